@@ -1,0 +1,52 @@
+"""envweave runs agentic RL environments: one string ID, one handle, the same behaviour everywhere."""
+
+from envweave import errors, examples
+from envweave.core.environment import AsyncEnvironment, Environment
+from envweave.core.handle import AsyncEnvHandle, EnvHandle
+from envweave.core.spec import EnvSpec
+from envweave.errors import EnvError, EnvWeaveError, InvalidActionError, UsageError
+from envweave.registry.build import adapt
+from envweave.registry.make import make, make_vector, register, registry, spec, unregister
+from envweave.requests import AutoresetReady, EndReason, EpisodeEnd, LogEvent, NeedAction, Request, ToolCall
+from envweave.results import ResetResult, StepResult
+from envweave.types import Action, Observation, State
+from envweave.vector.base import VectorEnv
+from envweave.vector.batch import ResetBatch, StepBatch
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Action",
+    "AsyncEnvHandle",
+    "AsyncEnvironment",
+    "AutoresetReady",
+    "EndReason",
+    "EnvError",
+    "EnvHandle",
+    "EnvSpec",
+    "EnvWeaveError",
+    "Environment",
+    "EpisodeEnd",
+    "InvalidActionError",
+    "LogEvent",
+    "NeedAction",
+    "Observation",
+    "Request",
+    "ResetBatch",
+    "ResetResult",
+    "State",
+    "StepBatch",
+    "StepResult",
+    "ToolCall",
+    "UsageError",
+    "VectorEnv",
+    "adapt",
+    "errors",
+    "examples",
+    "make",
+    "make_vector",
+    "register",
+    "registry",
+    "spec",
+    "unregister",
+]

@@ -1,0 +1,1 @@
+"""The contract: environments, handles, the rules between them, IDs and specs."""

@@ -1,0 +1,106 @@
+"""A handle on an async environment in this process."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+from typing import Any, TypeVar
+
+from envweave.core.faces import BridgedEnv
+from envweave.core.handle import AsyncEnvHandle, EnvHandle
+from envweave.core.local import Blueprint, Flow, Flows, Snapshot
+from envweave.core.loop import BACKGROUND, await_on
+from envweave.requests import Request
+from envweave.results import ResetResult, StepResult
+
+T = TypeVar("T")
+
+
+class AsyncLocalEnv(Flows, AsyncEnvHandle[Any]):
+    """All calls to the environment run on the loop that made the first one."""
+
+    _home: asyncio.AbstractEventLoop | None = None
+
+    async def _run(self, flow: Flow[T]) -> T:
+        if self._home is None or self._home.is_closed():
+            self._home = asyncio.get_running_loop()
+        return await await_on(self._home, run(flow))
+
+    async def reset(
+        self,
+        *,
+        seed: int | None = None,
+        options: dict[str, Any] | None = None,
+        episode_id: str | None = None,
+        **own: Any,
+    ) -> ResetResult[Any]:
+        return await self._run(self.resetting(seed, options, episode_id, own))
+
+    async def step(self, action: Any) -> StepResult[Any]:
+        return await self._run(self.stepping(action))
+
+    async def respond(self, request_id: str, value: Any) -> StepResult[Any]:
+        return await self._run(self.responding(request_id, value))
+
+    async def state(self) -> Any:
+        return await self._run(self.stating())
+
+    async def render(self) -> Any:
+        return await self._run(self.rendering())
+
+    async def snapshot(self) -> Snapshot:
+        return await self._run(self.snapshotting())
+
+    async def restore(self, snapshot: Snapshot) -> None:
+        await self._run(self.restoring(snapshot))
+
+    async def fork(self) -> AsyncLocalEnv:
+        snapshot = await self.snapshot()
+        twin = AsyncLocalEnv(*self._fork_parts())
+        twin._home = self._home
+        await twin.restore(snapshot)
+        return twin
+
+    async def close(self) -> tuple[Request, ...]:
+        return await self._run(self.closing())
+
+
+async def run(flow: Flow[T]) -> T:
+    """Do what a flow asks for, by awaiting; members besides reset and step may be sync, as the author likes."""
+    try:
+        call = next(flow)
+        while True:
+            try:
+                value = call()
+                if inspect.isawaitable(value):
+                    value = await value
+            except BaseException as error:
+                call = flow.throw(error)
+            else:
+                call = flow.send(value)
+    except StopIteration as stop:
+        return stop.value  # type: ignore[no-any-return]
+
+
+def bridged(blueprint: Blueprint, id: str, env: Any) -> EnvHandle[Any]:
+    """The sync handle on an async environment."""
+    return BridgedEnv(AsyncLocalEnv(blueprint, id, env), BACKGROUND)
+
+
+class Blocking:
+    """An async environment for a caller that can only wait; its coroutines run on the background loop."""
+
+    def __init__(self, env: Any) -> None:
+        self._env = env
+
+    def __getattr__(self, name: str) -> Any:
+        member = getattr(self._env, name)
+        if not inspect.iscoroutinefunction(member):
+            return member
+
+        @functools.wraps(member)
+        def wait(*args: Any, **kwargs: Any) -> Any:
+            return BACKGROUND.run(member(*args, **kwargs))
+
+        return wait

@@ -1,0 +1,63 @@
+"""What an author subclasses, or imitates: anything with `reset` and `step` is an environment."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, ClassVar, Generic, TypeVar
+
+ActT = TypeVar("ActT")
+ObsT = TypeVar("ObsT")
+
+
+class _Members(Generic[ActT, ObsT]):
+    """What both kinds of environment may have besides `reset` and `step`.
+
+    Other optional members are looked for by name and have no default here: `state` (property or
+    method), `render()`, `respond(request_id, value)` for an environment that asks for tool calls,
+    `snapshot()` with `restore(snapshot)`, and for several agents `agents` and `to_act`.
+    """
+
+    SUPPORTS_CONCURRENT_SESSIONS: ClassVar[bool] = True
+    """False if two instances in one process would disturb each other."""
+
+    transform: Callable[[Any], Any] | None = None
+    """Applied to each observation of a step before its reward is read."""
+
+    deadline: float | None = None
+    """Seconds an agent has for an action; None is no limit."""
+
+
+class Environment(_Members[ActT, ObsT], ABC):
+    """One task, one episode at a time.
+
+    `reset` takes any of `seed`, `options`, `episode_id` and options of its own, by keyword; with a seed it
+    must be reproducible. `step` is never called before `reset` or after the end. Both return an
+    observation, a `ResetResult`/`StepResult`, or a Gymnasium tuple.
+    """
+
+    @abstractmethod
+    def reset(self, *, seed: int | None = None) -> Any:
+        """Begin an episode."""
+
+    @abstractmethod
+    def step(self, action: ActT) -> Any:
+        """Apply one action."""
+
+    def close(self) -> None:  # noqa: B027  (an environment that holds nothing has nothing to close)
+        """Give back what the environment holds. Called once."""
+
+
+class AsyncEnvironment(_Members[ActT, ObsT], ABC):
+    """`Environment` with awaitable methods. All of them run on one event loop."""
+
+    @abstractmethod
+    async def reset(self, *, seed: int | None = None) -> Any:
+        """Begin an episode."""
+
+    @abstractmethod
+    async def step(self, action: ActT) -> Any:
+        """Apply one action."""
+
+    async def close(self) -> None:  # noqa: B027
+        """Give back what the environment holds. Called once."""

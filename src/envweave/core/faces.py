@@ -1,0 +1,120 @@
+"""The other face of a handle: sync over async, and async over sync."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from envweave.core.handle import AsyncEnvHandle, EnvHandle
+from envweave.core.loop import LoopThread
+from envweave.requests import Request
+from envweave.results import ResetResult, StepResult
+
+
+class BridgedEnv(EnvHandle[Any]):
+    """An async handle for code without an event loop."""
+
+    def __init__(self, inner: AsyncEnvHandle[Any], loop: LoopThread) -> None:
+        self.id = inner.id
+        self._inner = inner
+        self._loop = loop
+
+    def reset(
+        self,
+        *,
+        seed: int | None = None,
+        options: dict[str, Any] | None = None,
+        episode_id: str | None = None,
+        **own: Any,
+    ) -> ResetResult[Any]:
+        return self._loop.run(self._inner.reset(seed=seed, options=options, episode_id=episode_id, **own))
+
+    def step(self, action: Any) -> StepResult[Any]:
+        return self._loop.run(self._inner.step(action))
+
+    def respond(self, request_id: str, value: Any) -> StepResult[Any]:
+        return self._loop.run(self._inner.respond(request_id, value))
+
+    def state(self) -> Any:
+        return self._loop.run(self._inner.state())
+
+    def render(self) -> Any:
+        return self._loop.run(self._inner.render())
+
+    def snapshot(self) -> Any:
+        return self._loop.run(self._inner.snapshot())
+
+    def restore(self, snapshot: Any) -> None:
+        self._loop.run(self._inner.restore(snapshot))
+
+    def fork(self) -> BridgedEnv:
+        return BridgedEnv(self._loop.run(self._inner.fork()), self._loop)
+
+    def close(self) -> tuple[Request, ...]:
+        return self._loop.run(self._inner.close())
+
+    def action_schema(self, agent_id: str | None = None) -> dict[str, Any] | None:
+        return self._inner.action_schema(agent_id)
+
+    @property
+    def pending(self) -> tuple[Request, ...]:
+        return self._inner.pending
+
+    @property
+    def unwrapped(self) -> Any:
+        return getattr(self._inner, "unwrapped", None)
+
+    @property
+    def aio(self) -> AsyncEnvHandle[Any]:
+        return self._inner
+
+
+class ThreadedEnv(AsyncEnvHandle[Any]):
+    """A sync handle for `await`: each call runs in a thread, so that a slow step does not hold up the loop."""
+
+    def __init__(self, inner: EnvHandle[Any]) -> None:
+        self.id = inner.id
+        self._inner = inner
+
+    async def reset(
+        self,
+        *,
+        seed: int | None = None,
+        options: dict[str, Any] | None = None,
+        episode_id: str | None = None,
+        **own: Any,
+    ) -> ResetResult[Any]:
+        return await asyncio.to_thread(
+            self._inner.reset, seed=seed, options=options, episode_id=episode_id, **own
+        )
+
+    async def step(self, action: Any) -> StepResult[Any]:
+        return await asyncio.to_thread(self._inner.step, action)
+
+    async def respond(self, request_id: str, value: Any) -> StepResult[Any]:
+        return await asyncio.to_thread(self._inner.respond, request_id, value)
+
+    async def state(self) -> Any:
+        return await asyncio.to_thread(self._inner.state)
+
+    async def render(self) -> Any:
+        return await asyncio.to_thread(self._inner.render)
+
+    async def snapshot(self) -> Any:
+        return await asyncio.to_thread(self._inner.snapshot)
+
+    async def restore(self, snapshot: Any) -> None:
+        await asyncio.to_thread(self._inner.restore, snapshot)
+
+    async def fork(self) -> ThreadedEnv:
+        return ThreadedEnv(await asyncio.to_thread(self._inner.fork))
+
+    async def close(self) -> tuple[Request, ...]:
+        return await asyncio.to_thread(self._inner.close)
+
+    def action_schema(self, agent_id: str | None = None) -> dict[str, Any] | None:
+        return self._inner.action_schema(agent_id)
+
+    @property
+    def pending(self) -> tuple[Request, ...]:
+        return self._inner.pending

@@ -1,0 +1,98 @@
+"""Environment IDs: `scheme://locator[@version][?key=value&…]`, or a bare name."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import parse_qsl, quote
+
+from envweave.errors import InvalidIDError
+
+_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*")
+_NUMBERED = re.compile(r"(?P<base>.+)-v(?P<number>\d+)")
+_URLS = frozenset({"http", "https", "ws", "wss"})
+"""Schemes whose locator is a URL: `@` and `?` in it are the URL's own."""
+
+GRAMMAR = "scheme://locator[@version][?key=value], e.g. 'lineworld', 'local://counter-v0' or 'pkg://module:Class?size=7'"
+
+
+@dataclass(frozen=True, slots=True)
+class EnvID:
+    """A parsed ID. `str()` gives a string that parses to an equal one."""
+
+    scheme: str
+    """Empty for a bare name."""
+    locator: str
+    version: str = ""
+    parameters: dict[str, Any] = field(default_factory=dict)
+    """Arguments for the factory; JSON where they are JSON, text otherwise."""
+
+    @classmethod
+    def parse(cls, text: str) -> EnvID:
+        """Raise `InvalidIDError`, naming what is wrong with the string."""
+        if not isinstance(text, str):
+            raise InvalidIDError(f"an environment ID is a string, not {type(text).__name__}", GRAMMAR)
+        if not text or text != text.strip() or any(c.isspace() or not c.isprintable() for c in text):
+            raise InvalidIDError(f"{text!r} is not an environment ID: it is empty or has blanks", GRAMMAR)
+        scheme, separator, rest = text.partition("://")
+        if not separator:
+            scheme, rest = "", text
+        elif not _SCHEME.fullmatch(scheme.lower()):
+            raise InvalidIDError(f"{text!r} is not an environment ID: {scheme!r} is not a scheme", GRAMMAR)
+        scheme = scheme.lower()
+        if scheme in _URLS:
+            return cls(scheme, cls._filled(rest, text))
+        rest, question, query = rest.partition("?")
+        locator, at, version = rest.partition("@")
+        if (at and not version) or (question and not query):
+            raise InvalidIDError(f"{text!r} is not an environment ID: nothing follows {'?' if question else '@'!r}", GRAMMAR)
+        return cls(scheme, cls._filled(locator, text), version, _parameters(query, text))
+
+    @staticmethod
+    def _filled(locator: str, text: str) -> str:
+        if not locator or "://" in locator:
+            raise InvalidIDError(f"{text!r} is not an environment ID: no name in it", GRAMMAR)
+        return locator
+
+    @property
+    def name(self) -> str:
+        """The ID without scheme and parameters."""
+        return f"{self.locator}@{self.version}" if self.version else self.locator
+
+    def __str__(self) -> str:
+        scheme = f"{self.scheme}://" if self.scheme else ""
+        pairs = "&".join(f"{quote(key)}={quote(_text(value), safe='')}" for key, value in self.parameters.items())
+        return f"{scheme}{self.name}{'?' + pairs if pairs else ''}"
+
+
+def split_number(name: str) -> tuple[str, int | None]:
+    """`counter-v2` is (`counter`, 2); a name without a number is (name, None)."""
+    match = _NUMBERED.fullmatch(name)
+    return (match["base"], int(match["number"])) if match else (name, None)
+
+
+def _parameters(query: str, text: str) -> dict[str, Any]:
+    try:
+        pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=True) if query else []
+    except ValueError:
+        raise InvalidIDError(f"{text!r} is not an environment ID: {query!r} is not key=value", GRAMMAR) from None
+    parameters: dict[str, Any] = {}
+    for key, value in pairs:
+        if not key or key in parameters:
+            raise InvalidIDError(f"{text!r} is not an environment ID: {key!r} is empty or given twice", GRAMMAR)
+        parameters[key] = _value(value)
+    return parameters
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _text(value: Any) -> str:
+    plain = isinstance(value, str) and _value(value) == value
+    return str(value) if plain else json.dumps(value)

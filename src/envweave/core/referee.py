@@ -1,0 +1,278 @@
+"""The rules of one environment, and nothing that calls it.
+
+A referee knows whose turn it is, what a legal action is, when the episode is over and what to tell the driver. It does
+no I/O and never touches the environment, so the same rules hold for a sync handle, an async one, a slot
+of a vector and a session on a server. Each of them does:
+
+    native = referee.admit(action)        # UsageError: nothing has changed
+    raw = env.step(native)                # however that is done there
+    result = referee.conclude(raw)        # or referee.abort(error)
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, ClassVar
+
+from envweave.core.actions import ActionRule
+from envweave.core.shapes import Outcome, read_flag, read_info, read_reset, read_reward, read_step
+from envweave.errors import BusyError, ClosedError, EnvWeaveError, ResetNeededError, UsageError
+from envweave.requests import AutoresetReady, EndReason, EpisodeEnd, NeedAction, Request, ToolCall
+from envweave.results import ResetResult, StepResult
+from envweave.types import Observation, State
+
+NEW, RUNNING, WAITING, BUSY, OVER, CLOSED = "new", "running", "waiting", "busy", "over", "closed"
+"""The life of an episode; `waiting` is for the reply to a tool call, `busy` while environment code runs."""
+
+
+
+class Referee:
+    """The rules for a single agent."""
+
+    __slots__ = (
+        "_call_number", "_check", "_clock", "_deadline", "_limit", "_need", "_plain", "asked", "due", "env_id",
+        "episode_id", "episode_number", "last_obs", "phase", "step_count", "tool_calls",
+    )  # fmt: skip
+
+    episode: ClassVar[tuple[str, ...]] = (
+        "phase", "step_count", "episode_id", "episode_number", "last_obs", "asked", "tool_calls", "_call_number"
+    )  # fmt: skip
+    """The names of all that changes within an episode: what a memento holds."""
+
+    def __init__(
+        self,
+        env_id: str,
+        rule: ActionRule,
+        *,
+        deadline: float | None = None,
+        max_episode_steps: int | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.env_id = env_id
+        self.phase = NEW
+        self.step_count = 0
+        self.episode_id: str | None = None
+        self.episode_number = 0
+        self.last_obs: Any = None
+        self.asked: tuple[Request, ...] = ()
+        """The requests that are open: `need_action`s, or the `tool_call`s that come before them."""
+        self.tool_calls: dict[str, ToolCall] = {}
+        self.due: float | None = None
+        """When the earliest open request runs out, by `clock`."""
+        self._call_number = 0
+        self._deadline = deadline
+        self._limit = max_episode_steps or sys.maxsize
+        self._clock = clock
+        self._check = rule.check
+        self._plain = deadline is None and max_episode_steps is None
+        """An ordinary step needs no thought: no clock, no limit, no requests of the author's own so far."""
+        self._need = (NeedAction(env_id=env_id, action_schema=rule.schema, deadline=deadline),)
+
+    # What a driver wants to do ...
+
+    def admit(self, action: Any) -> Any:
+        """The action as the environment takes it. Raises a `UsageError` and changes nothing."""
+        if self.phase is not RUNNING:
+            self._refuse()
+        return self._check(action)
+
+    def admit_reply(self, request_id: str) -> ToolCall:
+        """The open tool call of that name; the reply to it is about to be given to the environment."""
+        if self.phase not in (RUNNING, WAITING):
+            self._refuse()
+        try:
+            return self.tool_calls[request_id]
+        except KeyError:
+            opened = ", ".join(self.tool_calls) or "none"
+            raise UsageError(f"no open request {request_id!r}", f"open requests: {opened}") from None
+
+    def admit_reset(self) -> None:
+        if self.phase in (BUSY, CLOSED):
+            self._refuse()
+
+    def _refuse(self) -> None:
+        if self.phase is CLOSED:
+            raise ClosedError(f"{self.env_id} is closed", "make a new one")
+        if self.phase is BUSY:
+            raise BusyError(f"a call on {self.env_id} is still running", "one call at a time on one environment")
+        if self.phase is NEW:
+            raise ResetNeededError(f"{self.env_id} was not reset yet", "call env.reset() first")
+        if self.phase is OVER:
+            raise ResetNeededError(f"the episode of {self.env_id} is over", "call env.reset(), or use autoreset=True")
+        waiting = next(iter(self.tool_calls))
+        raise UsageError(f"tool call {waiting!r} is waiting for its reply", f"env.respond({waiting!r}, value)")
+
+    # ... and what came of it.
+
+    def open(self, raw: Any, episode_id: str | None = None) -> ResetResult[Any]:
+        """Begin an episode with what the environment's reset returned."""
+        observation, info, requests = read_reset(raw)
+        self.episode_number += 1
+        self.episode_id = episode_id or f"{self.env_id}/{self.episode_number}"
+        self.step_count = 0
+        self.last_obs = observation
+        self.tool_calls = {}
+        return ResetResult(observation, info, self._ask(requests))
+
+    def conclude(self, raw: Any) -> StepResult[Any]:
+        """Read what a step returned."""
+        self.step_count += 1
+        if raw.__class__ is tuple and len(raw) == 5:
+            observation, reward, terminated, truncated, info = raw
+            if info.__class__ is not dict:
+                info = read_info(info)
+        elif isinstance(raw, Observation) and raw.done is False:
+            observation, reward, terminated, truncated, info = raw, raw.reward, False, False, raw.metadata
+        else:
+            return self._decide(read_step(raw))
+        if terminated is not False or truncated is not False or not self._plain:
+            return self._decide(Outcome(observation, reward, terminated, truncated, info, ()))
+        if reward.__class__ is not float or reward - reward != 0.0:  # infinity and NaN: their difference is NaN
+            reward = read_reward(reward)
+        self.phase = RUNNING
+        self.last_obs = observation
+        return StepResult(observation, reward, False, False, info, self._need)
+
+    def resume(self, raw: Any) -> StepResult[Any]:
+        """Read what an environment made of a tool's answer: the rest of the step, or None for "go on"."""
+        outcome = Outcome(self.last_obs, None, False, False, {}, ()) if raw is None else read_step(raw)
+        return self._decide(outcome)
+
+    def _decide(self, outcome: Outcome) -> StepResult[Any]:
+        """The part of `conclude` that not every step needs: ends, limits, the author's own requests."""
+        observation, info, requests = outcome.observation, outcome.info, outcome.requests
+        reward = read_reward(outcome.reward)
+        terminated = read_flag(outcome.terminated, "terminated")
+        truncated = read_flag(outcome.truncated, "truncated")
+        ended = requests and any(isinstance(r, EpisodeEnd) and r.agent_id is None for r in requests)
+        if ended and not (terminated or truncated):
+            truncated = True
+        if not (terminated or truncated) and self.step_count >= self._limit:
+            truncated = True
+        self.last_obs = observation
+        if terminated or truncated:
+            asked = self._end("terminated" if terminated else "truncated", info, requests)
+        else:
+            asked = self._ask(requests)
+        return StepResult(observation, reward, terminated, truncated, info, asked)
+
+    def refuse_action(self, error: UsageError) -> StepResult[Any]:
+        """The environment itself did not take the action, and says that nothing has changed."""
+        self._await_answers()
+        return StepResult(self.last_obs, None, False, False, {"error": error.to_data()}, self.asked)
+
+    def abort(self, error: EnvWeaveError, reason: EndReason = "infra_error") -> StepResult[Any]:
+        """End the episode without a score: the environment, or what it runs on, has failed."""
+        info = {"error": error.to_data()}
+        return StepResult(self.last_obs, None, False, True, info, self._end(reason, info))
+
+    def late(self) -> bool:
+        return self.due is not None and self._clock() > self.due
+
+    def expire(self) -> StepResult[Any]:
+        """End the episode of somebody who let a deadline pass. The environment is not called."""
+        asked = ", ".join(r.agent_id if isinstance(r, NeedAction) else r.request_id for r in self._open_requests())
+        info = {"error": {"code": "timeout", "type": "Deadline", "message": f"no answer in time from {asked}"}}
+        return StepResult(self.last_obs, None, False, True, info, self._end("timeout", info))
+
+    def abandon(self) -> tuple[Request, ...]:
+        """End an episode that is under way because the driver turns away from it."""
+        return self._end("closed", {}) if self.phase in (RUNNING, WAITING, BUSY) else ()
+
+    def close(self) -> tuple[Request, ...]:
+        farewell = self.abandon()
+        self.phase = CLOSED
+        return farewell
+
+    def announce(self, result: StepResult[Any], reset: ResetResult[Any]) -> StepResult[Any]:
+        """Tell in the last result of one episode that the next has begun."""
+        ready = AutoresetReady(
+            env_id=self.env_id,
+            initial_obs=reset.observation,
+            initial_info=reset.info,
+            episode_id=self.episode_id,
+        )
+        result.requests = (*result.requests, ready, *reset.requests)
+        return result
+
+    # The request stream.
+
+    def _ask(self, requests: tuple[Request, ...]) -> tuple[Request, ...]:
+        """Stamp the author's requests and add what they leave open: who must act next."""
+        if not requests and not self.tool_calls:
+            self.asked = needs = self._needs()
+            self.phase = RUNNING
+            self.due = None if self._deadline is None else self._clock() + self._deadline
+            return needs
+        self._plain = False
+        stamped = [self._stamp(request) for request in requests]
+        asks = [request for request in stamped if isinstance(request, NeedAction)]
+        self.tool_calls |= {request.request_id: request for request in stamped if isinstance(request, ToolCall)}
+        if not asks and not self.tool_calls:
+            asks = list(self._needs())
+            stamped += asks
+        self.asked = (*self.tool_calls.values(), *asks)
+        self._await_answers()
+        return tuple(stamped)
+
+    def _await_answers(self) -> None:
+        """Go on as `asked` says: somebody may act, or a tool has to answer first. The clock starts."""
+        opened = self._open_requests()
+        self.phase = RUNNING if any(isinstance(request, NeedAction) for request in opened) else WAITING
+        deadlines = [request.deadline for request in opened if request.deadline is not None]
+        self.due = self._clock() + min(deadlines) if deadlines else None
+
+    def _needs(self) -> tuple[NeedAction, ...]:
+        return self._need
+
+    def _stamp(self, request: Request) -> Request:
+        if isinstance(request, ToolCall) and not request.request_id:
+            self._call_number += 1
+            request = replace(request, request_id=f"{self.env_id}/call-{self._call_number}")
+        if isinstance(request, NeedAction):
+            known = next((need for need in self._needs() if need.agent_id == request.agent_id), None)
+            schema = request.action_schema or (known.action_schema if known else None)
+            deadline = self._deadline if request.deadline is None else request.deadline
+            request = replace(request, action_schema=schema, deadline=deadline)
+        if isinstance(request, EpisodeEnd):
+            request = replace(request, episode_id=self.episode_id)
+        return replace(request, env_id=self.env_id)
+
+    def _end(
+        self, reason: EndReason, info: dict[str, Any], requests: tuple[Request, ...] = ()
+    ) -> tuple[Request, ...]:
+        """Close the episode with exactly one `episode_end`, the author's own if there is one."""
+        self.phase = OVER
+        self.asked, self.tool_calls, self.due = (), {}, None
+        end = EpisodeEnd(env_id=self.env_id, reason=reason, final_info=info, episode_id=self.episode_id)
+        if not requests:
+            return (end,)
+        stamped = [self._stamp(r) for r in requests if not isinstance(r, NeedAction | ToolCall)]
+        own = [r for r in stamped if isinstance(r, EpisodeEnd) and r.agent_id is None]
+        return (*(r for r in stamped if r not in own), own[0] if own else end)
+
+    def _open_requests(self) -> list[NeedAction | ToolCall]:
+        return [request for request in self.asked if isinstance(request, NeedAction | ToolCall)]
+
+    # State.
+
+    def schema(self, agent_id: str | None = None) -> dict[str, Any] | None:
+        return self._need[0].action_schema
+
+    def state(self) -> State:
+        return State(episode_id=self.episode_id, step_count=self.step_count)
+
+    def memento(self) -> dict[str, Any]:
+        """What has to be remembered to continue this episode later; deadlines start anew."""
+        kept = {name: getattr(self, name) for name in self.episode}
+        return {**kept, "tool_calls": dict(self.tool_calls)}
+
+    def recall(self, memento: dict[str, Any]) -> None:
+        for name, value in memento.items():
+            setattr(self, name, value)
+        self.tool_calls = dict(self.tool_calls)
+        if self.phase in (RUNNING, WAITING):
+            self._await_answers()

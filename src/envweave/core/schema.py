@@ -1,0 +1,73 @@
+"""The one door to pydantic: validation and JSON Schema, once per type.
+
+Imported when the first type is looked at and not before: pydantic costs more than all the rest of
+`import envweave`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import cache
+from typing import Any
+
+from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic.errors import PydanticInvalidForJsonSchema, PydanticSchemaGenerationError
+
+from envweave.types import Action, Observation
+
+_NOT_FOR_AGENTS = {Action: ("metadata",), Observation: ("metadata",)}
+
+
+@cache
+def adapter(type_: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(type_)
+
+
+def json_schema(type_: Any) -> dict[str, Any] | None:
+    """The type's JSON Schema, or None for a type that has none. `metadata` is not the agent's business."""
+    try:
+        schema = adapter(type_).json_schema()
+    except (PydanticSchemaGenerationError, PydanticInvalidForJsonSchema):
+        return None
+    for base, names in _NOT_FOR_AGENTS.items():
+        if isinstance(type_, type) and issubclass(type_, base):
+            for name in names:
+                schema.get("properties", {}).pop(name, None)
+    return schema
+
+
+def validate(type_: Any, value: Any) -> Any:
+    """The value as an instance of the type. Raises the `ValueError` that `explain` explains.
+
+    An instance is checked too: dataclasses do not check themselves. An instance of a subclass stays
+    what it is.
+    """
+    data = value
+    if isinstance(type_, type) and isinstance(value, type_):
+        if dataclasses.is_dataclass(type_):
+            data = {f.name: getattr(value, f.name) for f in dataclasses.fields(type_)}
+        elif isinstance(value, BaseModel):
+            data = dict(value.__dict__)
+    checked = adapter(type_).validate_python(data, by_name=True, by_alias=True)
+    return checked if type(value) is type(checked) else value
+
+
+def explain(error: ValueError) -> str:
+    """What is wrong, field by field, in one line."""
+    if not isinstance(error, ValidationError):
+        return str(error)
+    found = error.errors(include_url=False, include_context=False)
+    lines = []
+    for one in found[:3]:
+        where = ".".join(str(part) for part in one["loc"])
+        message = one["msg"][:1].lower() + one["msg"][1:]
+        got = "" if one["type"] in ("missing", "missing_argument") else f", got {_short(one['input'])}"
+        lines.append(f"{where + ': ' if where else ''}{message}{got}")
+    if len(found) > 3:
+        lines.append(f"and {len(found) - 3} more")
+    return "; ".join(lines)
+
+
+def _short(value: Any, limit: int = 80) -> str:
+    text = repr(value)
+    return text if len(text) <= limit else text[: limit - 1] + "…"

@@ -1,0 +1,1 @@
+"""Several agents: turns, joining and leaving, and the conventions of PettingZoo."""

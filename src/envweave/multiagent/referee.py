@@ -1,0 +1,209 @@
+"""The rules for several agents: who is alive, who must act, who has left."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, NamedTuple
+
+from envweave.core.actions import ANYTHING, ActionRule
+from envweave.core.referee import RUNNING, Referee
+from envweave.core.shapes import Outcome, read_flag, read_reward, read_step
+from envweave.errors import BadResultError, EnvWeaveError, InvalidActionError, UsageError, WrongAgentError
+from envweave.requests import EndReason, EpisodeEnd, NeedAction, Request
+from envweave.results import ResetResult, StepResult
+
+ALL = "__all__"
+
+
+class Roster(NamedTuple):
+    """Who an environment says is there (`agents`), and who must act next (`to_act`, None for everybody)."""
+
+    agents: tuple[str, ...]
+    to_act: tuple[str, ...] | None
+
+
+def roster_of(env: Any) -> Roster:
+    to_act = getattr(env, "to_act", None)
+    if isinstance(to_act, str):
+        to_act = (to_act,)
+    return Roster(tuple(env.agents), None if to_act is None else tuple(to_act))
+
+
+def has_agents(env: Any) -> bool:
+    """An environment is for several agents if it has `agents`, or PettingZoo's `possible_agents`."""
+    return getattr(env, "agents", None) is not None or getattr(env, "possible_agents", None) is not None
+
+
+class TeamReferee(Referee):
+    """Takes a dict of actions for exactly the agents asked, gives dicts by agent, follows joins and leaves."""
+
+    episode: ClassVar[tuple[str, ...]] = (*Referee.episode, "live", "gone")
+
+    def __init__(
+        self, env_id: str, rule_for: Callable[[str], ActionRule], roster: Callable[[], Roster], **options: Any
+    ) -> None:
+        super().__init__(env_id, ANYTHING, **options)
+        self.live: tuple[str, ...] = ()
+        self.gone: frozenset[str] = frozenset()
+        """Who has ended in this episode; an author may leave them in `agents`."""
+        self._rule_for = rule_for
+        self._roster = roster
+        self._rules: dict[str, ActionRule] = {}
+        self._asks: dict[str, NeedAction] = {}
+
+    def admit(self, actions: Any) -> dict[str, Any]:
+        if self.phase is not RUNNING:
+            self._refuse()
+        asked = [request.agent_id for request in self.asked if isinstance(request, NeedAction)]
+        if not isinstance(actions, Mapping):
+            raise InvalidActionError(f"actions are a {type(actions).__name__}, not a dict by agent", _example(asked))
+        for agent in actions:
+            if agent not in asked:
+                raise WrongAgentError(f"agent {agent!r} is not to act now", f"now: {', '.join(asked)}")
+        return {agent: self._checked(agent, actions) for agent in asked}
+
+    def _checked(self, agent: str, actions: Mapping[str, Any]) -> Any:
+        if agent not in actions:
+            raise WrongAgentError(f"no action for agent {agent!r}", _example([agent]))
+        try:
+            return self._rule(agent).check(actions[agent])
+        except InvalidActionError as error:
+            raise InvalidActionError(f"{agent}: {error.message}", error.hint) from None
+
+    def open(self, raw: Any, episode_id: str | None = None) -> ResetResult[Any]:
+        self.live, self.gone = self._roster().agents, frozenset()
+        if not self.live:
+            raise BadResultError("reset left no agents", "fill `agents` in reset")
+        result = super().open(raw, episode_id)
+        if not isinstance(result.observation, Mapping):
+            raise BadResultError(_not_by_agent("observation", result.observation), _BY_AGENT)
+        return result
+
+    def conclude(self, raw: Any) -> StepResult[Any]:
+        self.step_count += 1
+        return self._decide(read_step(raw))
+
+    def resume(self, raw: Any) -> StepResult[Any]:
+        return self._decide(Outcome(self.last_obs, {}, {}, {}, {}, ()) if raw is None else read_step(raw))
+
+    def _decide(self, outcome: Outcome) -> StepResult[Any]:
+        if not isinstance(outcome.observation, Mapping):
+            raise BadResultError(_not_by_agent("observation", outcome.observation), _BY_AGENT)
+        reward = _rewards(outcome.reward)
+        terminated, truncated = _flags(outcome.terminated, "terminated"), _flags(outcome.truncated, "truncated")
+        before, roster = self.live, self._roster().agents
+        ended = {agent for agent in before if terminated.get(agent) or truncated.get(agent)}
+        self.gone |= ended | (frozenset(before) - frozenset(roster))
+        self.live = tuple(agent for agent in roster if agent not in self.gone)
+        declared = [r for r in outcome.requests if isinstance(r, EpisodeEnd) and r.agent_id is None]
+        terminated.setdefault(ALL, False)
+        truncated.setdefault(ALL, bool(declared) or self.step_count >= self._limit)
+        reason = self._verdict(terminated, truncated, ended)
+        if reason is not None and not (terminated[ALL] or truncated[ALL]):
+            (truncated if reason == "truncated" else terminated)[ALL] = True
+        self.last_obs = outcome.observation
+        if reason is not None:
+            requests = self._end(reason, outcome.info, outcome.requests)
+        else:
+            left = [agent for agent in before if agent in self.gone]
+            farewells = [self._farewell(agent, terminated, truncated, outcome.info) for agent in left]
+            told = {r.agent_id for r in outcome.requests if isinstance(r, EpisodeEnd)}
+            requests = self._ask((*(f for f in farewells if f.agent_id not in told), *outcome.requests))
+        return StepResult(outcome.observation, reward, terminated, truncated, outcome.info, requests)
+
+    def _verdict(self, terminated: dict[str, bool], truncated: dict[str, bool], ended: set[str]) -> EndReason | None:
+        """Why the whole episode is over, or None if it is not."""
+        if terminated[ALL]:
+            return "terminated"
+        if truncated[ALL]:
+            return "truncated"
+        if self.live:
+            return None
+        if any(terminated.get(agent) for agent in ended):
+            return "terminated"
+        return "truncated" if ended else "agent_left"
+
+    def _farewell(
+        self, agent: str, terminated: dict[str, bool], truncated: dict[str, bool], info: dict[str, Any]
+    ) -> EpisodeEnd:
+        reason: EndReason = "agent_left"
+        if terminated.get(agent):
+            reason = "terminated"
+        elif truncated.get(agent):
+            reason = "truncated"
+        own = info.get(agent)
+        return EpisodeEnd(reason=reason, agent_id=agent, final_info=own if isinstance(own, dict) else {})
+
+    def refuse_action(self, error: UsageError) -> StepResult[Any]:
+        return self._unscored(super().refuse_action(error), over=False)
+
+    def abort(self, error: EnvWeaveError, reason: EndReason = "infra_error") -> StepResult[Any]:
+        return self._unscored(super().abort(error, reason), over=True)
+
+    def expire(self) -> StepResult[Any]:
+        return self._unscored(super().expire(), over=True)
+
+    def _unscored(self, result: StepResult[Any], *, over: bool) -> StepResult[Any]:
+        result.reward = dict.fromkeys(self.live, None)
+        result.terminated = dict.fromkeys((*self.live, ALL), False)
+        result.truncated = dict.fromkeys((*self.live, ALL), over)
+        return result
+
+    # Who must act.
+
+    def _needs(self) -> tuple[NeedAction, ...]:
+        to_act = self._roster().to_act
+        acting = self.live if to_act is None else tuple(agent for agent in to_act if agent in self.live)
+        if not acting:
+            raise BadResultError(
+                f"nobody is to act, but the episode goes on with {', '.join(self.live)}",
+                "name somebody in `to_act`, or end the episode",
+            )
+        return tuple(self._need_of(agent) for agent in acting)
+
+    def _stamp(self, request: Request) -> Request:
+        if isinstance(request, NeedAction) and request.agent_id not in self.live:
+            raise BadResultError(f"need_action for {request.agent_id!r}, who is not there", f"there are: {self.live}")
+        return super()._stamp(request)
+
+    def _need_of(self, agent: str) -> NeedAction:
+        if agent not in self._asks:
+            schema = self._rule(agent).schema
+            self._asks[agent] = NeedAction(
+                env_id=self.env_id, agent_id=agent, action_schema=schema, deadline=self._deadline
+            )
+        return self._asks[agent]
+
+    def _rule(self, agent: str) -> ActionRule:
+        if agent not in self._rules:
+            self._rules[agent] = self._rule_for(agent)
+        return self._rules[agent]
+
+    def schema(self, agent_id: str | None = None) -> dict[str, Any] | None:
+        agent = agent_id if agent_id is not None else next(iter(self._roster().agents), "")
+        return self._rule(agent).schema
+
+
+_BY_AGENT = "return dicts keyed by agent, e.g. {'alice': …, 'bob': …}"
+
+
+def _not_by_agent(what: str, value: Any) -> str:
+    return f"{what} is a {type(value).__name__}, not a dict by agent"
+
+
+def _rewards(reward: Any) -> dict[str, float | None]:
+    if reward is None:
+        return {}
+    if not isinstance(reward, Mapping):
+        raise BadResultError(_not_by_agent("reward", reward), _BY_AGENT)
+    return {agent: read_reward(value) for agent, value in reward.items()}
+
+
+def _flags(flags: Any, name: str) -> dict[str, bool]:
+    if isinstance(flags, Mapping):
+        return {agent: read_flag(value, f"{name}[{agent!r}]") for agent, value in flags.items()}
+    return {ALL: read_flag(flags, name)}
+
+
+def _example(agents: list[str]) -> str:
+    return "pass {" + ", ".join(f"{agent!r}: …" for agent in agents) + "}"

@@ -1,0 +1,1 @@
+"""Names: register them, resolve them, make environments of them."""

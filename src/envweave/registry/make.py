@@ -1,0 +1,184 @@
+"""`make`, `make_vector` and `register`: from a name to something that runs."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from envweave.core.handle import EnvHandle
+from envweave.core.ids import EnvID
+from envweave.core.local import Blueprint
+from envweave.core.lookup import load
+from envweave.core.spec import EnvSpec
+from envweave.errors import UnavailableError, UsageError
+from envweave.registry import resolvers
+from envweave.registry.build import blueprint
+from envweave.registry.resolvers.local import LOCAL
+from envweave.vector.base import VectorEnv
+
+VECTORS = {
+    "inproc": "envweave.vector.inproc:InprocVector",
+    "thread": "envweave.vector.thread:ThreadVector",
+}
+
+EXPECTED_BACKENDS = {
+    "process": "all",
+    "async": "all",
+    "ray": "ray",
+    "docker_http": "docker",
+    "subprocess": "all",
+    "kubernetes": "kubernetes",
+}
+"""Backends of the design that this version does not have, with the extra each will come in."""
+
+
+def register(
+    id: str,
+    factory: Callable[..., Any] | str,
+    *,
+    kwargs: dict[str, Any] | None = None,
+    description: str = "",
+    action_type: Any = None,
+    observation_type: Any = None,
+    deadline: float | None = None,
+    max_episode_steps: int | None = None,
+    metadata: dict[str, Any] | None = None,
+    overwrite: bool = False,
+) -> EnvSpec:
+    """Give an environment a name in this process: `name`, `name-v1`, `name@1.2`, with or without `local://`.
+
+    `factory` is a class, a function or `"module:name"`, called anew for each environment.
+    """
+    parsed = EnvID.parse(id)
+    if parsed.scheme not in ("", "local"):
+        raise UsageError(f"cannot register {id!r}: {parsed.scheme}:// is not local", "use a bare name or local://")
+    if parsed.parameters:
+        raise UsageError(f"cannot register {id!r} with parameters", "pass them as kwargs={…}")
+    spec = EnvSpec(
+        id=parsed.locator,
+        version=parsed.version,
+        factory=factory,
+        kwargs=kwargs or {},
+        description=description,
+        action_type=action_type,
+        observation_type=observation_type,
+        deadline=deadline,
+        max_episode_steps=max_episode_steps,
+        metadata=metadata or {},
+    )
+    if spec.factory is None:
+        raise UsageError(f"the factory of {id!r} is None", "pass the class, a function or 'module:name'")
+    LOCAL.add(parsed, spec, overwrite=overwrite)
+    return spec
+
+
+def unregister(id: str) -> None:
+    """Forget a name that `register` took."""
+    LOCAL.remove(EnvID.parse(id))
+
+
+def spec(id: str | EnvSpec) -> EnvSpec:
+    """What is known of an environment, without making one. Parameters of the ID are in `kwargs`."""
+    if isinstance(id, EnvSpec):
+        return id if id.factory is not None else spec(id.id)
+    parsed = EnvID.parse(id)
+    found = resolvers.resolve(parsed)
+    return replace(found, kwargs={**found.kwargs, **parsed.parameters}) if parsed.parameters else found
+
+
+def registry() -> dict[str, EnvSpec]:
+    """All names that `make` takes without a scheme, with their specs. One that cannot be loaded has no factory."""
+    found: dict[str, EnvSpec] = {}
+    for scheme in resolvers.BARE:
+        for name in resolvers.resolver(scheme).names():
+            if name not in found:
+                found[name] = _spec_or_reason(name)
+    return dict(sorted(found.items()))
+
+
+def _spec_or_reason(name: str) -> EnvSpec:
+    try:
+        return spec(name)
+    except UnavailableError as error:
+        return EnvSpec(id=name, description=error.message, source="broken")
+
+
+def make(
+    id: str | EnvSpec,
+    *,
+    backend: str = "auto",
+    autoreset: bool = False,
+    deadline: float | None = None,
+    max_episode_steps: int | None = None,
+    instance_id: str | None = None,
+    **kwargs: Any,
+) -> EnvHandle[Any]:
+    """Make an environment; `kwargs` go to its factory. Use it in a `with`, or close it.
+
+    With `autoreset` the step that ends an episode begins the next; the last observation stays in the result and the
+    new first one comes in an `autoreset_ready` request.
+    """
+    _check_backend(backend, ("auto", "inproc"))
+    found = _limited(spec(id), deadline, max_episode_steps)
+    plan = blueprint(found, kwargs, autoreset=autoreset)
+    return plan.handle(instance_id or f"{found.id}#0")
+
+
+def make_vector(
+    id: str | EnvSpec | Sequence[str | EnvSpec],
+    num_envs: int | None = None,
+    *,
+    backend: str = "auto",
+    autoreset: bool = False,
+    deadline: float | None = None,
+    max_episode_steps: int | None = None,
+    step_timeout: float | None = None,
+    max_workers: int | None = None,
+    **kwargs: Any,
+) -> VectorEnv:
+    """Make `num_envs` independent environments of one ID, or one for each ID of a list.
+
+    `inproc` runs them in a loop: best for steps of less than a millisecond. `thread` runs them side by side: for steps that
+    wait. `auto` is `inproc`, or `thread` where `step_timeout` or `max_workers` ask for it.
+    """
+    if backend == "auto":
+        backend = "thread" if step_timeout is not None or max_workers is not None else "inproc"
+    _check_backend(backend, tuple(VECTORS))
+    single = isinstance(id, str | EnvSpec)
+    ids = [id] * _count(num_envs) if single else list(id)  # type: ignore[list-item,arg-type]
+    if not ids or (not single and num_envs not in (None, len(ids))):
+        raise UsageError(f"{len(ids)} IDs for {num_envs} environments", "give as many IDs as environments, at least one")
+    plans: dict[str, Blueprint] = {}
+    named: list[tuple[Blueprint, str]] = []
+    for index, one in enumerate(ids):
+        key = one if isinstance(one, str) else f"spec {index}"
+        found = _limited(spec(one), deadline, max_episode_steps)
+        if key not in plans:
+            plans[key] = blueprint(found, kwargs, autoreset=autoreset)
+        named.append((plans[key], f"{found.id}#{index}"))
+    options = {"step_timeout": step_timeout, "max_workers": max_workers}
+    return load(VECTORS[backend])(named, **{k: v for k, v in options.items() if v is not None})  # type: ignore[no-any-return]
+
+
+def _limited(found: EnvSpec, deadline: float | None, max_episode_steps: int | None) -> EnvSpec:
+    given = {"deadline": deadline, "max_episode_steps": max_episode_steps}
+    return replace(found, **{key: value for key, value in given.items() if value is not None})  # type: ignore[arg-type]
+
+
+def _count(num_envs: int | None) -> int:
+    if isinstance(num_envs, bool) or not isinstance(num_envs, int) or num_envs < 1:
+        raise UsageError(f"num_envs is {num_envs!r}", "use a positive number")
+    return num_envs
+
+
+def _check_backend(backend: str, known: tuple[str, ...]) -> None:
+    if backend in known:
+        return
+    if backend in EXPECTED_BACKENDS:
+        hint = f"needs a later release: pip install --upgrade 'envweave[{EXPECTED_BACKENDS[backend]}]'"
+        raise UnavailableError(f"the backend {backend!r} is not in this version of envweave", hint)
+    near = difflib.get_close_matches(str(backend), known, n=1)
+    hint = f"did you mean {near[0]!r}?" if near else f"backends: {', '.join(known)}"
+    raise UsageError(f"no backend named {backend!r}", hint)

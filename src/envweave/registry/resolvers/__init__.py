@@ -1,0 +1,88 @@
+"""The way from an ID to a spec: one resolver for each scheme, and the order for bare names."""
+
+from __future__ import annotations
+
+import difflib
+from functools import cache
+
+from envweave.core.ids import EnvID
+from envweave.core.lookup import load
+from envweave.core.spec import EnvSpec
+from envweave.errors import EnvNotFoundError, UnavailableError, VersionError
+from envweave.registry.resolvers.base import Resolver
+
+_HERE = "envweave.registry.resolvers"
+
+RESOLVERS = {
+    "local": f"{_HERE}.local:LOCAL",
+    "ep": f"{_HERE}.entry_points:EntryPointResolver",
+    "pkg": f"{_HERE}.package:PackageResolver",
+}
+"""By scheme. Other packages add theirs under the entry point group `envweave.resolvers`."""
+
+EXPECTED = {
+    "http": "server",
+    "https": "server",
+    "ws": "server",
+    "wss": "server",
+    "docker": "docker",
+    "k8s": "kubernetes",
+    "hf": "docker",
+    "openenv": "docker",
+    "prime": "prime",
+    "gym": "gym",
+    "pettingzoo": "gym",
+}
+"""Schemes of the design that this version has no resolver for, with the extra each will come in."""
+
+BARE = ("local", "ep")
+"""Where a bare name is looked for, in this order."""
+
+
+def resolve(id: EnvID) -> EnvSpec:
+    """The spec of an ID. An unknown name suggests the nearest; a version is honoured or refused."""
+    if id.scheme:
+        try:
+            return resolver(id.scheme).resolve(id)
+        except EnvNotFoundError as error:
+            raise EnvNotFoundError(error.message, error.hint or _suggestion(id.locator, (id.scheme,))) from None
+    refused: VersionError | None = None
+    for scheme in BARE:
+        try:
+            return resolver(scheme).resolve(id)
+        except VersionError as error:
+            refused = refused or error
+        except EnvNotFoundError:
+            continue
+    raise refused or EnvNotFoundError(f"no environment named {id.locator!r}", _suggestion(id.locator, BARE))
+
+
+@cache
+def resolver(scheme: str) -> Resolver:
+    """Raises `UnavailableError` for a scheme nobody here knows."""
+    if scheme in RESOLVERS:
+        found = load(RESOLVERS[scheme])
+    else:
+        found = _from_plugin(scheme)
+    return found() if isinstance(found, type) else found  # type: ignore[no-any-return]
+
+
+def _from_plugin(scheme: str) -> Resolver | type[Resolver]:
+    from envweave.registry.resolvers.entry_points import loaded, offered  # importlib.metadata: not for local names
+
+    points = offered("envweave.resolvers")
+    if scheme in points:
+        return loaded(points[scheme])  # type: ignore[no-any-return]
+    if scheme in EXPECTED:
+        hint = f"needs a later release: pip install --upgrade 'envweave[{EXPECTED[scheme]}]'"
+        raise UnavailableError(f"{scheme}:// environments are not in this version of envweave", hint)
+    known = [*RESOLVERS, *points, *EXPECTED]
+    near = difflib.get_close_matches(scheme, known, n=1)
+    hint = f"did you mean '{near[0]}://'?" if near else f"schemes: {', '.join(known)}"
+    raise UnavailableError(f"no resolver for {scheme}://", hint)
+
+
+def _suggestion(name: str, schemes: tuple[str, ...]) -> str:
+    known = sorted({known for scheme in schemes for known in resolver(scheme).names()})
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    return f"did you mean {near[0]!r}?" if near else "run `envweave list` to see what is there"

@@ -1,0 +1,67 @@
+"""`ep://name`: environments that installed packages offer under the entry point group `envweave.envs`.
+
+The environments that come with envweave are found the same way; its own `pyproject.toml` lists them.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+from envweave.core.ids import EnvID
+from envweave.core.spec import EnvSpec
+from envweave.errors import EnvNotFoundError, UnavailableError, VersionError
+from envweave.registry.resolvers.base import Resolver
+
+GROUP = "envweave.envs"
+
+
+@cache
+def offered(group: str) -> dict[str, EntryPoint]:
+    """The entry points of a group by name. Read once: a package installed later needs a new process."""
+    return {point.name: point for point in entry_points(group=group)}
+
+
+class EntryPointResolver(Resolver):
+    """A target is a class, a function that makes an environment, or an `EnvSpec`."""
+
+    def resolve(self, id: EnvID) -> EnvSpec:
+        point = offered(GROUP).get(id.locator)
+        if point is None:
+            raise EnvNotFoundError(f"no environment named {id.locator!r}")
+        package = point.dist.name if point.dist else ""
+        version = point.dist.version if point.dist else ""
+        check_version(id, version, package)
+        return spec_of(loaded(point), id=id.locator, version=version, source=package, target=point.value)
+
+    def names(self) -> Iterable[str]:
+        return list(offered(GROUP))
+
+
+def loaded(point: EntryPoint) -> Any:
+    try:
+        return point.load()
+    except Exception as error:  # a plugin may fail in any way when it is imported; that is its own failure
+        package = point.dist.name if point.dist else "its package"
+        message = f"{point.name!r} of {package} cannot be loaded: {type(error).__name__}: {error}"
+        raise UnavailableError(message, f"look at {point.value!r} in {package}") from error
+
+
+def check_version(id: EnvID, installed: str, package: str) -> None:
+    """Raise `VersionError` unless the installed version is the one asked for, or one of its line (`1.2` takes 1.2.5)."""
+    if id.version and installed != id.version and not installed.startswith(f"{id.version}."):
+        there = f"version {installed} of {package} is installed" if installed else "its version is not known"
+        raise VersionError(f"{id.name!r} was asked for, but {there}", f"install {id.version}, or leave out the version")
+
+
+def spec_of(found: Any, *, id: str, version: str, source: str, target: str) -> EnvSpec:
+    """A spec for something importable that makes environments."""
+    if isinstance(found, EnvSpec):
+        return replace(found, id=id, version=found.version or version, source=source)
+    description = (inspect.getdoc(found) or "").partition("\n")[0]
+    factory = found if callable(found) else target
+    return EnvSpec(id=id, factory=factory, version=version, source=source, description=description)

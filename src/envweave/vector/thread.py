@@ -1,0 +1,137 @@
+"""Each environment's call in a thread: for steps that wait, on a network, a model or a container."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from envweave.errors import EnvError, UsageError
+from envweave.vector.base import Call, Row, VectorEnv
+
+_MOST_WORKERS = 256
+_NOBODY = -1
+"""The environment number of a call that nobody waits for."""
+
+
+@dataclass(slots=True, eq=False)
+class _Task:
+    """One call. Its identity is the object itself: an answer to a task that was given up is dropped."""
+
+    call: Call
+    started: float | None = None
+
+
+class ThreadVector(VectorEnv):
+    """At most `max_workers` calls run side by side (as many as environments, up to 256).
+
+    A call that takes longer than `step_timeout` costs its row; a thread cannot be stopped, so it is left behind and another
+    one takes its place. Environments that may hang for good belong in processes.
+    """
+
+    def __init__(self, plans: Any, *, max_workers: int | None = None, step_timeout: float | None = None) -> None:
+        for name, value in (("max_workers", max_workers), ("step_timeout", step_timeout)):
+            if value is not None and value <= 0:
+                raise UsageError(f"{name} is {value}", "use a positive number")
+        self._tasks: SimpleQueue[_Task | None] = SimpleQueue()
+        self._answers: SimpleQueue[tuple[_Task, Any]] = SimpleQueue()
+        self._current: dict[int, _Task] = {}
+        self._done: dict[int, Row] = {}
+        self._threads: list[threading.Thread] = []
+        self._step_timeout = step_timeout
+        self.abandoned = 0
+        """Threads left behind in calls that did not return in time."""
+        super().__init__(plans)
+        self._max_workers = min(max_workers or len(self._slots), _MOST_WORKERS)
+
+    def _dispatch(self, call: Call) -> None:
+        task = self._current[call.id] = _Task(call)
+        if len(self._threads) - self.abandoned < min(self._max_workers, len(self._current)):
+            self._start_worker()
+        self._tasks.put(task)
+
+    def _start_worker(self) -> None:
+        name = f"envweave-vector-{len(self._threads)}"
+        thread = threading.Thread(target=_work, args=(self._tasks, self._answers), name=name, daemon=True)
+        thread.start()
+        self._threads.append(thread)
+
+    def _ready(self, wanted: set[int], count: int, timeout: float | None) -> list[Row]:
+        """Only ever waits for the queue; an answer that comes after the time stays there."""
+        end = None if timeout is None else time.monotonic() + timeout
+        self._drain()
+        while len(wanted & self._done.keys()) < count:
+            if end is not None and time.monotonic() >= end:
+                break
+            self._await_one(end)
+            self._give_up_hung()
+            self._drain()
+        return [self._done.pop(id) for id in list(self._done) if id in wanted]
+
+    def _await_one(self, end: float | None) -> None:
+        ends = [end] if end is not None else []
+        if self._step_timeout is not None:
+            started = [task.started for task in self._current.values() if task.started is not None]
+            ends.append(min(started, default=time.monotonic()) + self._step_timeout)
+        wait = max(0.0, min(ends) - time.monotonic()) if ends else None
+        try:
+            self._take(*self._answers.get(timeout=wait))
+        except Empty:
+            pass
+
+    def _drain(self) -> None:
+        try:
+            while True:
+                self._take(*self._answers.get_nowait())
+        except Empty:
+            pass
+
+    def _take(self, task: _Task, result: Any) -> None:
+        call = task.call
+        if self._current.get(call.id) is not task:  # a late answer, or the end of the closing below
+            if call.id != _NOBODY:
+                self._tasks.put(_Task(Call(_NOBODY, call.env, call.env.close, call.lost)))
+            return
+        del self._current[call.id]
+        if isinstance(result, BaseException):
+            result = call.lost(EnvError(f"the call was stopped by {type(result).__name__}: {result}"))
+        self._done[call.id] = self._row(call.id, result)
+
+    def _give_up_hung(self) -> None:
+        if self._step_timeout is None:
+            return
+        now = time.monotonic()
+        for task in list(self._current.values()):
+            if task.started is not None and now - task.started >= self._step_timeout:
+                call = task.call
+                del self._current[call.id]
+                error = EnvError(f"no answer within step_timeout={self._step_timeout:g} s", "look where it hangs")
+                self._done[call.id] = self._row(call.id, call.lost(error))
+                self.abandoned += 1
+                self._start_worker()
+
+    def _put_back(self, rows: list[Row]) -> None:
+        self._done = {row.id: row for row in rows} | self._done
+
+    def _stop(self, timeout: float) -> set[int]:
+        end = time.monotonic() + timeout
+        for _ in self._threads:
+            self._tasks.put(None)
+        while self._current and time.monotonic() < end:
+            self._await_one(end)
+        for thread in self._threads:
+            if not self._current:
+                thread.join(max(0.0, end - time.monotonic()) if not self.abandoned else 0.0)
+        return set(self._current)
+
+
+def _work(tasks: SimpleQueue[_Task | None], answers: SimpleQueue[tuple[_Task, Any]]) -> None:
+    while (task := tasks.get()) is not None:
+        task.started = time.monotonic()
+        try:
+            result = task.call.run()
+        except BaseException as error:  # whatever it is, somebody waits for this answer
+            result = error
+        answers.put((task, result))

@@ -1,6 +1,8 @@
 """envweave runs agentic RL environments: one string ID, one handle, the same behaviour everywhere."""
 
-from envweave import errors, examples
+from typing import TYPE_CHECKING, Any
+
+from envweave import errors
 from envweave.core.environment import AsyncEnvironment, Environment
 from envweave.core.handle import AsyncEnvHandle, EnvHandle
 from envweave.core.spec import EnvSpec
@@ -12,6 +14,9 @@ from envweave.results import ResetResult, StepResult
 from envweave.types import Action, Observation, State
 from envweave.vector.base import VectorEnv
 from envweave.vector.batch import ResetBatch, StepBatch
+
+if TYPE_CHECKING:
+    from envweave import examples
 
 __version__ = "0.1.0"
 
@@ -50,3 +55,11 @@ __all__ = [
     "spec",
     "unregister",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "examples":  # loaded for those who look at them
+        import importlib
+
+        return importlib.import_module("envweave.examples")
+    raise AttributeError(f"module 'envweave' has no attribute {name!r}")

@@ -1,25 +1,25 @@
 """Everything envweave raises, sorted by who can fix it.
 
-    EnvWeaveError
-    ├── UsageError                 the caller: nothing has changed, correct the call
-    │   ├── InvalidIDError         the string is not an environment ID
-    │   ├── EnvNotFoundError       no resolver knows the ID
-    │   ├── VersionError           the name exists, the version asked for does not
-    │   ├── DuplicateIDError       the ID is registered already
-    │   ├── UnavailableError       a scheme, backend or extra that is not here
-    │   ├── InvalidActionError     the action does not fit its schema
-    │   ├── WrongAgentError        an agent acted out of turn, or is missing
-    │   ├── ResetNeededError       step before reset, or after the end
-    │   ├── BusyError              a call on this environment is still running
-    │   ├── ClosedError            the handle was closed
-    │   └── UnsupportedError       this environment cannot do that
-    ├── EnvError                   the author: environment code raised; the cause is chained
-    │   ├── BadResultError         reset or step returned something without a meaning
-    │   └── NotJSONableError       a value has to cross a boundary and cannot
-    ├── WaitTimeoutError           nobody is wrong: the answer has not come yet and is not lost
-    ├── SandboxError               untrusted code could not be run
-    ├── TransportError             the connection
-    └── ProviderError              the machine, container or cluster
+EnvWeaveError
+├── UsageError                 the caller: nothing has changed, correct the call
+│   ├── InvalidIDError         the string is not an environment ID
+│   ├── EnvNotFoundError       no resolver knows the ID
+│   ├── VersionError           the name exists, the version asked for does not
+│   ├── DuplicateIDError       the ID is registered already
+│   ├── UnavailableError       a scheme, backend or extra that is not here
+│   ├── InvalidActionError     the action does not fit its schema
+│   ├── WrongAgentError        an agent acted out of turn, or is missing
+│   ├── ResetNeededError       step before reset, or after the end
+│   ├── BusyError              a call on this environment is still running
+│   ├── ClosedError            the handle was closed
+│   └── UnsupportedError       this environment cannot do that
+├── EnvError                   the author: environment code raised; the cause is chained
+│   ├── BadResultError         reset or step returned something without a meaning
+│   └── NotJSONableError       a value has to cross a boundary and cannot
+├── WaitTimeoutError           nobody is wrong: the answer has not come yet and is not lost
+├── SandboxError               untrusted code could not be run
+├── TransportError             the connection
+└── ProviderError              the machine, container or cluster
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """What `reset` and `step` return: slotted dataclasses that unpack as in Gymnasium.
 
-    obs, info = env.reset()
-    obs, reward, terminated, truncated, info = env.step(action)
+obs, info = env.reset()
+obs, reward, terminated, truncated, info = env.step(action)
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
@@ -52,11 +52,11 @@ class StepResult(Generic[ObsT]):
     """One step's outcome. With several agents, all but `info` and `requests` are dicts by agent."""
 
     observation: ObsT
-    reward: float | dict[str, float | None] | None = None
+    reward: float | Mapping[str, float | None] | None = None
     """None means "not scored"; it is never to be read as 0.0."""
-    terminated: bool | dict[str, bool] = False
+    terminated: bool | Mapping[str, bool] = False
     """The task itself is over: solved or lost."""
-    truncated: bool | dict[str, bool] = False
+    truncated: bool | Mapping[str, bool] = False
     """We stopped watching: a limit, a deadline or a failure."""
     info: dict[str, Any] = field(default_factory=dict)
     requests: tuple[Request, ...] = ()
@@ -70,17 +70,17 @@ class StepResult(Generic[ObsT]):
     def done(self) -> bool:
         """The whole episode is over."""
         terminated, truncated = self.terminated, self.truncated
-        if isinstance(terminated, dict) or isinstance(truncated, dict):
-            return everybody_done(terminated, truncated)
-        return terminated or truncated
+        if isinstance(terminated, bool) and isinstance(truncated, bool):
+            return terminated or truncated
+        return everybody_done(terminated, truncated)
 
     def __iter__(self) -> Iterator[Any]:
         return iter((self.observation, self.reward, self.terminated, self.truncated, self.info))
 
 
-def everybody_done(terminated: bool | dict[str, bool], truncated: bool | dict[str, bool]) -> bool:
+def everybody_done(terminated: bool | Mapping[str, bool], truncated: bool | Mapping[str, bool]) -> bool:
     """True if `"__all__"` says so in either, or each agent named in either has ended."""
-    ends = [flags if isinstance(flags, dict) else {"__all__": flags} for flags in (terminated, truncated)]
+    ends = [flags if isinstance(flags, Mapping) else {"__all__": flags} for flags in (terminated, truncated)]
     if any("__all__" in flags for flags in ends):
         return any(flags.get("__all__", False) for flags in ends)
     agents = {agent for flags in ends for agent in flags}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -82,7 +82,7 @@ def _plain_fields(type_: Any) -> list[tuple[str, frozenset[type], frozenset[Any]
         hints = typing.get_type_hints(type_, include_extras=True)
     except NameError:
         return None
-    plain = []
+    plain: list[tuple[str, frozenset[type], frozenset[Any] | None]] = []
     for field in dataclasses.fields(type_):
         hint = hints[field.name]
         if hint in (int, str, bool):
@@ -108,5 +108,3 @@ def _field_hint(type_: Any) -> str:
         if key != "metadata" and typing.get_origin(hint) is not typing.ClassVar
     )
     return f"fields are {wanted}" if wanted else ""
-
-

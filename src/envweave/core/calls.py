@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from envweave.errors import UsageError
@@ -21,6 +21,7 @@ class ResetCall:
     """
 
     def __init__(self, reset: Callable[..., Any], seed: Callable[[int], Any] | None = None) -> None:
+        parameters: Mapping[str, inspect.Parameter]
         try:
             parameters = inspect.signature(reset).parameters
         except (TypeError, ValueError):  # a builtin: pass on whatever is given

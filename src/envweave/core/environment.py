@@ -44,7 +44,7 @@ class Environment(_Members[ActT, ObsT], ABC):
     def step(self, action: ActT) -> Any:
         """Apply one action."""
 
-    def close(self) -> None:  # noqa: B027  (an environment that holds nothing has nothing to close)
+    def close(self) -> None:
         """Give back what the environment holds. Called once."""
 
 
@@ -59,5 +59,5 @@ class AsyncEnvironment(_Members[ActT, ObsT], ABC):
     async def step(self, action: ActT) -> Any:
         """Apply one action."""
 
-    async def close(self) -> None:  # noqa: B027
+    async def close(self) -> None:
         """Give back what the environment holds. Called once."""

@@ -84,9 +84,7 @@ class ThreadedEnv(AsyncEnvHandle[Any]):
         episode_id: str | None = None,
         **own: Any,
     ) -> ResetResult[Any]:
-        return await asyncio.to_thread(
-            self._inner.reset, seed=seed, options=options, episode_id=episode_id, **own
-        )
+        return await asyncio.to_thread(self._inner.reset, seed=seed, options=options, episode_id=episode_id, **own)
 
     async def step(self, action: Any) -> StepResult[Any]:
         return await asyncio.to_thread(self._inner.step, action)

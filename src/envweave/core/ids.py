@@ -6,7 +6,6 @@ import json
 import re
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import parse_qsl, quote
 
 from envweave.errors import InvalidIDError
 
@@ -15,7 +14,9 @@ _NUMBERED = re.compile(r"(?P<base>.+)-v(?P<number>\d+)")
 _URLS = frozenset({"http", "https", "ws", "wss"})
 """Schemes whose locator is a URL: `@` and `?` in it are the URL's own."""
 
-GRAMMAR = "scheme://locator[@version][?key=value], e.g. 'lineworld', 'local://counter-v0' or 'pkg://module:Class?size=7'"
+GRAMMAR = (
+    "scheme://locator[@version][?key=value], e.g. 'lineworld', 'local://counter-v0' or 'pkg://module:Class?size=7'"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,9 @@ class EnvID:
         rest, question, query = rest.partition("?")
         locator, at, version = rest.partition("@")
         if (at and not version) or (question and not query):
-            raise InvalidIDError(f"{text!r} is not an environment ID: nothing follows {'?' if question else '@'!r}", GRAMMAR)
+            raise InvalidIDError(
+                f"{text!r} is not an environment ID: nothing follows {'?' if question else '@'!r}", GRAMMAR
+            )
         return cls(scheme, cls._filled(locator, text), version, _parameters(query, text))
 
     @staticmethod
@@ -62,6 +65,8 @@ class EnvID:
         return f"{self.locator}@{self.version}" if self.version else self.locator
 
     def __str__(self) -> str:
+        from urllib.parse import quote
+
         scheme = f"{self.scheme}://" if self.scheme else ""
         pairs = "&".join(f"{quote(key)}={quote(_text(value), safe='')}" for key, value in self.parameters.items())
         return f"{scheme}{self.name}{'?' + pairs if pairs else ''}"
@@ -74,6 +79,8 @@ def split_number(name: str) -> tuple[str, int | None]:
 
 
 def _parameters(query: str, text: str) -> dict[str, Any]:
+    from urllib.parse import parse_qsl  # few IDs have parameters
+
     try:
         pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=True) if query else []
     except ValueError:
@@ -82,11 +89,12 @@ def _parameters(query: str, text: str) -> dict[str, Any]:
     for key, value in pairs:
         if not key or key in parameters:
             raise InvalidIDError(f"{text!r} is not an environment ID: {key!r} is empty or given twice", GRAMMAR)
-        parameters[key] = _value(value)
+        parameters[key] = parse_value(value)
     return parameters
 
 
-def _value(text: str) -> Any:
+def parse_value(text: str) -> Any:
+    """JSON where it is JSON, text otherwise."""
     try:
         return json.loads(text)
     except ValueError:
@@ -94,5 +102,5 @@ def _value(text: str) -> Any:
 
 
 def _text(value: Any) -> str:
-    plain = isinstance(value, str) and _value(value) == value
+    plain = isinstance(value, str) and parse_value(value) == value
     return str(value) if plain else json.dumps(value)

@@ -1,7 +1,7 @@
 """Handles on an environment in this process.
 
-The way of each call is written once, as a flow: a generator that yields what is to be called on the environment and gets back
-what that returned or raised. `LocalEnv` runs flows by calling, `AsyncLocalEnv` by awaiting.
+The way of each call is written once, as a flow: a generator that yields what is to be called on the environment and
+gets back what that returned or raised. `LocalEnv` runs flows by calling, `AsyncLocalEnv` by awaiting.
 """
 
 from __future__ import annotations
@@ -64,7 +64,8 @@ class Flows:
     """One environment with its referee, and the way of each call."""
 
     __slots__ = (
-        "_autoreset", "_blueprint", "_forks", "_reset_call", "_step", "_transforms", "failure", "id", "referee", "unwrapped"
+        "_autoreset", "_blueprint", "_forks", "_reset_call", "_step", "_transforms", "failure", "id", "referee",
+        "unwrapped",
     )  # fmt: skip
 
     def __init__(self, blueprint: Blueprint, id: str, env: Any) -> None:
@@ -201,9 +202,7 @@ class Flows:
     def _stopped(self, error: BaseException) -> StepResult[Any]:
         """A step that raised: the environment refused the action, or it failed. Ctrl-C and cancellation go on up."""
         failure = self._failed("step", error)
-        result = (
-            self.referee.refuse_action(error) if isinstance(error, UsageError) else self.referee.abort(failure)
-        )
+        result = self.referee.refuse_action(error) if isinstance(error, UsageError) else self.referee.abort(failure)
         if not isinstance(error, Exception | SystemExit):
             raise error
         self.failure = failure

@@ -28,7 +28,6 @@ NEW, RUNNING, WAITING, BUSY, OVER, CLOSED = "new", "running", "waiting", "busy",
 """The life of an episode; `waiting` is for the reply to a tool call, `busy` while environment code runs."""
 
 
-
 class Referee:
     """The rules for a single agent."""
 
@@ -241,9 +240,7 @@ class Referee:
             request = replace(request, episode_id=self.episode_id)
         return replace(request, env_id=self.env_id)
 
-    def _end(
-        self, reason: EndReason, info: dict[str, Any], requests: tuple[Request, ...] = ()
-    ) -> tuple[Request, ...]:
+    def _end(self, reason: EndReason, info: dict[str, Any], requests: tuple[Request, ...] = ()) -> tuple[Request, ...]:
         """Close the episode with exactly one `episode_end`, the author's own if there is one."""
         self.phase = OVER
         self.asked, self.tool_calls, self.due = (), {}, None

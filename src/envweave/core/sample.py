@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
 from typing import Any
 
@@ -49,10 +50,10 @@ def _integer(schema: dict[str, Any], _: dict[str, Any], random: Random) -> int:
 
 
 def _number(schema: dict[str, Any], _: dict[str, Any], random: Random) -> float:
-    low, high = schema.get("minimum", schema.get("exclusiveMinimum")), schema.get("maximum", schema.get("exclusiveMaximum"))
-    if low is None and high is None:
-        return random.gauss(0.0, 1.0)
-    low = high - 1.0 if low is None else low
+    low: float | None = schema.get("minimum", schema.get("exclusiveMinimum"))
+    high: float | None = schema.get("maximum", schema.get("exclusiveMaximum"))
+    if low is None:
+        return random.gauss(0.0, 1.0) if high is None else high - random.random()
     return random.uniform(low, low + 1.0 if high is None else high)
 
 
@@ -81,7 +82,7 @@ def _object(schema: dict[str, Any], root: dict[str, Any], random: Random) -> dic
     return {key: _draw(value, root, random) for key, value in chosen.items()}
 
 
-_KINDS = {
+_KINDS: dict[str, Callable[[dict[str, Any], dict[str, Any], Random], Any]] = {
     "integer": _integer,
     "number": _number,
     "string": _string,

@@ -88,7 +88,7 @@ def _read_tuple(raw: tuple[Any, ...]) -> Outcome:
 def read_reward(reward: Any) -> float | None:
     """The reward as a finite Python float, or None; numpy and torch scalars are numbers too."""
     if reward is None or (reward.__class__ is float and isfinite(reward)):
-        return reward  # type: ignore[no-any-return]
+        return reward
     item = getattr(reward, "item", None)
     if callable(item):
         try:

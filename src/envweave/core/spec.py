@@ -20,7 +20,7 @@ class EnvSpec:
     """How to make an environment. `from_json(spec.to_json())` is an equal spec."""
 
     id: str
-    factory: Callable[..., Any] | str | None = None
+    factory: Any = None
     """A callable, or `module:name` of one, imported when it is needed; so are the two types below."""
     kwargs: dict[str, Any] = field(default_factory=dict)
     version: str = ""
@@ -45,11 +45,11 @@ class EnvSpec:
 
     def loaded(self) -> Callable[..., Any]:
         """The factory itself. Raises `UsageError` for a spec that came from JSON without one."""
-        factory = load(self.factory) if isinstance(self.factory, str) else self.factory
+        factory: Callable[..., Any] | None = load(self.factory) if isinstance(self.factory, str) else self.factory
         if factory is None:
             hint = "a lambda cannot be written to JSON: register the environment here, or use 'module:name'"
             raise UsageError(f"the spec of {self.id!r} has no factory", hint)
-        return factory  # type: ignore[no-any-return]
+        return factory
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, EnvSpec) and self._addressed() == other._addressed()

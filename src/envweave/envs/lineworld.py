@@ -30,7 +30,8 @@ class Position(Observation):
 class LineWorldEnv(Environment[Move, Position]):
     """Start at 0 and reach the goal, which a coin puts at `size` or `-size`.
 
-    Reaching it gives 1, each step before costs 0.01; after `max_steps` (four times the size) the episode is cut off with -1.
+    Reaching it gives 1, each step before costs 0.01; after `max_steps` (four times the size) the episode is cut off
+    with -1.
     """
 
     def __init__(self, *, size: int = 5, max_steps: int | None = None) -> None:

@@ -50,7 +50,9 @@ class NimEnv(Environment[Take, Heaps]):
         if not 0 <= take.heap < len(self._heaps):
             raise InvalidActionError(f"{mover}: there is no heap {take.heap}", f"heaps: {self._heaps}")
         if not 1 <= take.count <= self._heaps[take.heap]:
-            raise InvalidActionError(f"{mover}: cannot take {take.count} from heap {take.heap}", f"heaps: {self._heaps}")
+            raise InvalidActionError(
+                f"{mover}: cannot take {take.count} from heap {take.heap}", f"heaps: {self._heaps}"
+            )
         self._heaps[take.heap] -= take.count
         self.to_act = "bob" if mover == "alice" else "alice"
         won = not any(self._heaps)

@@ -9,7 +9,9 @@ from envweave.results import ResetResult, StepResult
 
 def is_aec(env: Any) -> bool:
     """True for a PettingZoo `AECEnv`, whose `reset` and `step` return nothing."""
-    return callable(getattr(env, "last", None)) and callable(getattr(env, "observe", None)) and hasattr(env, "agent_iter")
+    return (
+        callable(getattr(env, "last", None)) and callable(getattr(env, "observe", None)) and hasattr(env, "agent_iter")
+    )
 
 
 class TurnBased:

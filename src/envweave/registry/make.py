@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -12,6 +11,7 @@ from envweave.core.ids import EnvID
 from envweave.core.local import Blueprint
 from envweave.core.lookup import load
 from envweave.core.spec import EnvSpec
+from envweave.core.suggest import nearest
 from envweave.errors import UnavailableError, UsageError
 from envweave.registry import resolvers
 from envweave.registry.build import blueprint
@@ -140,16 +140,17 @@ def make_vector(
 ) -> VectorEnv:
     """Make `num_envs` independent environments of one ID, or one for each ID of a list.
 
-    `inproc` runs them in a loop: best for steps of less than a millisecond. `thread` runs them side by side: for steps that
-    wait. `auto` is `inproc`, or `thread` where `step_timeout` or `max_workers` ask for it.
+    `inproc` runs them in a loop: best for steps of less than a millisecond. `thread` runs them side by side: for steps
+    that wait. `auto` is `inproc`, or `thread` where `step_timeout` or `max_workers` ask for it.
     """
     if backend == "auto":
         backend = "thread" if step_timeout is not None or max_workers is not None else "inproc"
     _check_backend(backend, tuple(VECTORS))
-    single = isinstance(id, str | EnvSpec)
-    ids = [id] * _count(num_envs) if single else list(id)  # type: ignore[list-item,arg-type]
-    if not ids or (not single and num_envs not in (None, len(ids))):
-        raise UsageError(f"{len(ids)} IDs for {num_envs} environments", "give as many IDs as environments, at least one")
+    ids = [id] * _count(num_envs) if isinstance(id, str | EnvSpec) else list(id)
+    if not ids or num_envs not in (None, len(ids)):
+        raise UsageError(
+            f"{len(ids)} IDs for {num_envs} environments", "give as many IDs as environments, at least one"
+        )
     plans: dict[str, Blueprint] = {}
     named: list[tuple[Blueprint, str]] = []
     for index, one in enumerate(ids):
@@ -179,6 +180,6 @@ def _check_backend(backend: str, known: tuple[str, ...]) -> None:
     if backend in EXPECTED_BACKENDS:
         hint = f"needs a later release: pip install --upgrade 'envweave[{EXPECTED_BACKENDS[backend]}]'"
         raise UnavailableError(f"the backend {backend!r} is not in this version of envweave", hint)
-    near = difflib.get_close_matches(str(backend), known, n=1)
-    hint = f"did you mean {near[0]!r}?" if near else f"backends: {', '.join(known)}"
+    near = nearest(str(backend), known)
+    hint = f"did you mean {near!r}?" if near else f"backends: {', '.join(known)}"
     raise UsageError(f"no backend named {backend!r}", hint)

@@ -10,7 +10,15 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from envweave.core.local import Blueprint, LocalEnv
-from envweave.errors import BusyError, ClosedError, EnvError, EnvWeaveError, ResetNeededError, UsageError, WaitTimeoutError
+from envweave.errors import (
+    BusyError,
+    ClosedError,
+    EnvError,
+    EnvWeaveError,
+    ResetNeededError,
+    UsageError,
+    WaitTimeoutError,
+)
 from envweave.vector.batch import ResetBatch, StepBatch
 from envweave.vector.slot import Slot
 
@@ -39,9 +47,9 @@ class VectorEnv(ABC):
     barrier       `reset(seed=…)`, then `step(actions)`: lists of length `num_envs`
     ready-first   `send(actions, ids)`, then `recv(min_ready=…, timeout=…)`: whoever has finished
 
-    A wrong call raises a `UsageError` before any environment has changed. An environment that fails costs its own row: `reward`
-    None, `episode_end(reason="infra_error")`, the reason in `failures`; it is rebuilt for its next reset. There is one
-    call under way for each environment at most. Call from one thread.
+    A wrong call raises a `UsageError` before any environment has changed. An environment that fails costs its own row:
+    `reward` None, `episode_end(reason="infra_error")`, the reason in `failures`; it is rebuilt for its next reset.
+    There is one call under way for each environment at most. Call from one thread.
     """
 
     def __init__(self, plans: Sequence[tuple[Blueprint, str]]) -> None:
@@ -140,10 +148,10 @@ class VectorEnv(ABC):
         self._send_reset(self._chosen(ids), seed, options, own)
 
     def recv(self, *, min_ready: int = 1, max_ready: int | None = None, timeout: float | None = None) -> StepBatch:
-        """Wait until `min_ready` answers are there and take all that are, at most `max_ready`, in the order they came.
+        """Wait until `min_ready` answers are there; take all that are, at most `max_ready`, in the order they came.
 
-        When the time is over it returns what there is, perhaps nothing; the rest stays in flight and loses nothing. With
-        nothing in flight it returns at once.
+        When the time is over it returns what there is, perhaps nothing; the rest stays in flight and loses nothing.
+        With nothing in flight it returns at once.
         """
         self._check_open()
         if min_ready < 0 or (max_ready is not None and max_ready < max(min_ready, 1)):
@@ -236,7 +244,9 @@ class VectorEnv(ABC):
         if isinstance(actions, str | dict) or not hasattr(actions, "__len__"):
             raise UsageError(f"actions are a {type(actions).__name__}, not a list", "one action for each environment")
         if len(actions) != len(chosen):
-            raise UsageError(f"{len(actions)} actions for {len(chosen)} environments", "one action for each environment")
+            raise UsageError(
+                f"{len(actions)} actions for {len(chosen)} environments", "one action for each environment"
+            )
         return chosen, actions
 
     def _check_open(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,15 +32,15 @@ class StepBatch:
     observation = obs
 
     @property
-    def reward(self) -> list[float | dict[str, float | None] | None]:
+    def reward(self) -> list[float | Mapping[str, float | None] | None]:
         return [result.reward for result in self.results]
 
     @property
-    def terminated(self) -> list[bool | dict[str, bool]]:
+    def terminated(self) -> list[bool | Mapping[str, bool]]:
         return [result.terminated for result in self.results]
 
     @property
-    def truncated(self) -> list[bool | dict[str, bool]]:
+    def truncated(self) -> list[bool | Mapping[str, bool]]:
         return [result.truncated for result in self.results]
 
     @property

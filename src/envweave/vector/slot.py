@@ -120,5 +120,3 @@ class Slot:
             old.close()
         except EnvWeaveError as error:
             self.complain(error)
-
-

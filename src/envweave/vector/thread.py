@@ -27,8 +27,8 @@ class _Task:
 class ThreadVector(VectorEnv):
     """At most `max_workers` calls run side by side (as many as environments, up to 256).
 
-    A call that takes longer than `step_timeout` costs its row; a thread cannot be stopped, so it is left behind and another
-    one takes its place. Environments that may hang for good belong in processes.
+    A call that takes longer than `step_timeout` costs its row; a thread cannot be stopped, so it is left behind and
+    another one takes its place. Environments that may hang for good belong in processes.
     """
 
     def __init__(self, plans: Any, *, max_workers: int | None = None, step_timeout: float | None = None) -> None:

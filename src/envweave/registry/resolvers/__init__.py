@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from functools import cache
 
 from envweave.core.ids import EnvID
 from envweave.core.lookup import load
 from envweave.core.spec import EnvSpec
+from envweave.core.suggest import nearest
 from envweave.errors import EnvNotFoundError, UnavailableError, VersionError
 from envweave.registry.resolvers.base import Resolver
 
@@ -60,11 +60,8 @@ def resolve(id: EnvID) -> EnvSpec:
 @cache
 def resolver(scheme: str) -> Resolver:
     """Raises `UnavailableError` for a scheme nobody here knows."""
-    if scheme in RESOLVERS:
-        found = load(RESOLVERS[scheme])
-    else:
-        found = _from_plugin(scheme)
-    return found() if isinstance(found, type) else found  # type: ignore[no-any-return]
+    found = load(RESOLVERS[scheme]) if scheme in RESOLVERS else _from_plugin(scheme)
+    return found() if isinstance(found, type) else found
 
 
 def _from_plugin(scheme: str) -> Resolver | type[Resolver]:
@@ -77,12 +74,12 @@ def _from_plugin(scheme: str) -> Resolver | type[Resolver]:
         hint = f"needs a later release: pip install --upgrade 'envweave[{EXPECTED[scheme]}]'"
         raise UnavailableError(f"{scheme}:// environments are not in this version of envweave", hint)
     known = [*RESOLVERS, *points, *EXPECTED]
-    near = difflib.get_close_matches(scheme, known, n=1)
-    hint = f"did you mean '{near[0]}://'?" if near else f"schemes: {', '.join(known)}"
+    near = nearest(scheme, known)
+    hint = f"did you mean '{near}://'?" if near else f"schemes: {', '.join(known)}"
     raise UnavailableError(f"no resolver for {scheme}://", hint)
 
 
 def _suggestion(name: str, schemes: tuple[str, ...]) -> str:
     known = sorted({known for scheme in schemes for known in resolver(scheme).names()})
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    return f"did you mean {near[0]!r}?" if near else "run `envweave list` to see what is there"
+    near = nearest(name, known)
+    return f"did you mean {near!r}?" if near else "run `envweave list` to see what is there"

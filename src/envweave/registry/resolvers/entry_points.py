@@ -52,7 +52,7 @@ def loaded(point: EntryPoint) -> Any:
 
 
 def check_version(id: EnvID, installed: str, package: str) -> None:
-    """Raise `VersionError` unless the installed version is the one asked for, or one of its line (`1.2` takes 1.2.5)."""
+    """Raise `VersionError` unless the version asked for is installed, or one of its line (`1.2` takes 1.2.5)."""
     if id.version and installed != id.version and not installed.startswith(f"{id.version}."):
         there = f"version {installed} of {package} is installed" if installed else "its version is not known"
         raise VersionError(f"{id.name!r} was asked for, but {there}", f"install {id.version}, or leave out the version")

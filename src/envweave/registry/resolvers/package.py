@@ -18,7 +18,9 @@ class PackageResolver(Resolver):
     def resolve(self, id: EnvID) -> EnvSpec:
         module, colon, attribute = id.locator.partition(":")
         if not (module and colon and attribute):
-            raise InvalidIDError(f"'pkg://{id.locator}' has no attribute", "pkg://module:Class or pkg://module:function")
+            raise InvalidIDError(
+                f"'pkg://{id.locator}' has no attribute", "pkg://module:Class or pkg://module:function"
+            )
         try:
             found = load(id.locator)
         except UnavailableError as error:

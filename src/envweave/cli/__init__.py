@@ -1,0 +1,60 @@
+"""The command `envweave`: one file for each verb.
+
+Exit codes: 0 well, 1 something about an environment is not, 2 the call was wrong. Errors are two lines on stderr.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import click
+import typer
+
+from envweave.cli import check, info, list, run
+from envweave.errors import EnvWeaveError, UsageError
+
+app = typer.Typer(
+    help="Agentic RL environments: one ID, one handle.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for verb in (list, info, run, check):
+    app.command()(getattr(verb, verb.__name__.rpartition(".")[2]))
+
+
+def main() -> None:
+    """Run the command line and leave with its exit code."""
+    sys.path.insert(0, os.getcwd())  # so that pkg://my_env:MyEnv finds a file of the user's, as python -m would
+    sys.exit(_run())
+
+
+def _run() -> int:
+    try:
+        code = app(standalone_mode=False)
+    except EnvWeaveError as error:
+        return _complain(error.message, error.hint, 2 if isinstance(error, UsageError) else 1)
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message())
+        return 2
+    except click.UsageError as error:
+        where = error.ctx.command_path if error.ctx else "envweave"
+        return _complain(error.format_message().rstrip("."), f"{where} --help", 2)
+    except click.ClickException as error:
+        return _complain(error.format_message(), "", 2)
+    except (click.Abort, KeyboardInterrupt):
+        return _complain("interrupted", "", 130)
+    except BrokenPipeError:  # `envweave list | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    return code if isinstance(code, int) else 0
+
+
+def _complain(message: str, hint: str, code: int) -> int:
+    lines = " ".join(message.split())
+    print(f"{lines[:1].lower()}{lines[1:]}", file=sys.stderr)
+    if hint:
+        print(f"hint: {' '.join(hint.split())}", file=sys.stderr)
+    return code

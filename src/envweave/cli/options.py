@@ -1,0 +1,35 @@
+"""What several verbs take, and how they print."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from envweave.core.ids import parse_value
+from envweave.errors import UsageError
+
+EnvName = Annotated[str, typer.Argument(metavar="ID", help="e.g. lineworld, 'lineworld?size=7', pkg://module:Class")]
+AsJSON = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
+Arguments = Annotated[
+    list[str] | None, typer.Option("--arg", "-a", metavar="KEY=VALUE", help="An argument of the environment.")
+]
+
+out = Console()
+
+
+def print_json(data: Any) -> None:
+    print(json.dumps(data, indent=2, ensure_ascii=False))
+
+
+def keyword_arguments(arguments: list[str] | None) -> dict[str, Any]:
+    """`["size=7"]` is `{"size": 7}`; a value is JSON where it is JSON, text otherwise."""
+    found: dict[str, Any] = {}
+    for argument in arguments or ():
+        key, equals, value = argument.partition("=")
+        if not equals or not key.isidentifier():
+            raise UsageError(f"{argument!r} is not an argument", "write --arg size=7")
+        found[key] = parse_value(value)
+    return found

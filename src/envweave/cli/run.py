@@ -1,0 +1,97 @@
+"""`envweave run ID`: play episodes and sum them up."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import Counter
+from statistics import fmean, stdev
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+from envweave.cli.options import Arguments, AsJSON, EnvName, keyword_arguments, out, print_json
+from envweave.core.lookup import load
+from envweave.core.rollout import Policy, Rollout, random_policy, rollout
+from envweave.errors import EnvError, UsageError
+from envweave.registry.make import make
+
+
+def run(
+    id: EnvName,
+    policy: Annotated[str, typer.Option(help="`random`, or module:function taking (observation, request).")] = "random",
+    episodes: Annotated[int, typer.Option("-n", "--episodes", min=1)] = 10,
+    seed: Annotated[int, typer.Option(help="Episode i is reset with this + i.")] = 0,
+    max_steps: Annotated[int, typer.Option(min=1, help="Give up an episode after this many steps.")] = 1000,
+    arg: Arguments = None,
+    as_json: AsJSON = False,
+) -> int:
+    """Play episodes with a policy and print what came of them; 1 if the environment failed in one."""
+    kwargs = keyword_arguments(arg)
+    chosen = _policy(policy, seed)
+    began = time.perf_counter()
+    numbers = range(episodes)
+    bar = track(numbers, id, console=Console(stderr=True), disable=as_json or not sys.stderr.isatty())
+    played = [_play(id, kwargs, chosen, seed + number, max_steps) for number in bar]
+    summary = _summary(id, played, time.perf_counter() - began)
+    if as_json:
+        print_json(summary)
+    else:
+        _show(summary)
+    return int(any(episode.reason == "infra_error" for episode in played))
+
+
+def _policy(name: str, seed: int) -> Policy:
+    if name == "random":
+        return random_policy(seed)
+    if ":" not in name:
+        raise UsageError(f"no policy named {name!r}", "use `random`, or module:function")
+    found = load(name)
+    if not callable(found):
+        raise UsageError(f"policy {name!r} is not a function")
+    return found  # type: ignore[no-any-return]
+
+
+def _play(id: str, kwargs: dict[str, Any], policy: Policy, seed: int, max_steps: int) -> Rollout:
+    """An environment that fails costs its episode, not the run: the next one gets a new environment."""
+    with make(id, **kwargs) as env:
+        try:
+            return rollout(env, policy, seed=seed, max_steps=max_steps)
+        except EnvError as error:
+            return Rollout(reason="infra_error", error=error.message)
+
+
+def _summary(id: str, played: list[Rollout], seconds: float) -> dict[str, Any]:
+    steps = sum(episode.steps for episode in played)
+    agents = sorted({agent for episode in played for agent in episode.returns})
+    errors = Counter(episode.error for episode in played if episode.error)
+    return {
+        "id": id,
+        "episodes": len(played),
+        "steps": steps,
+        "steps_per_second": round(steps / seconds, 1),
+        "ends": dict(Counter(episode.reason for episode in played).most_common()),
+        "returns": {agent: _spread([e.returns[agent] for e in played if agent in e.returns]) for agent in agents},
+        "length": _spread([float(episode.steps) for episode in played]),
+        "errors": dict(errors.most_common(5)),
+    }
+
+
+def _spread(values: list[float]) -> dict[str, float]:
+    deviation = stdev(values) if len(values) > 1 else 0.0
+    return {"mean": fmean(values), "std": deviation, "min": min(values), "max": max(values)}
+
+
+def _show(summary: dict[str, Any]) -> None:
+    table = Table("", "mean", "std", "min", "max", box=None, pad_edge=False, title=None)
+    rows = {f"return {agent}": spread for agent, spread in summary["returns"].items()} | {"length": summary["length"]}
+    for name, spread in rows.items():
+        table.add_row(name, *(f"{spread[key]:.3f}" for key in ("mean", "std", "min", "max")))
+    out.print(table)
+    ends = ", ".join(f"{reason} {count}" for reason, count in summary["ends"].items())
+    out.print(f"{summary['episodes']} episodes ({ends}), {summary['steps']} steps, {summary['steps_per_second']:g}/s")
+    for error, count in summary["errors"].items():
+        out.print(f"{count}x {error}", markup=False)

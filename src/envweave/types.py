@@ -19,6 +19,8 @@ from typing import Any
 class Action:
     """What an agent does. Its docstring and fields reach the agent as JSON Schema."""
 
+    __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012  (a field name that is mistyped is refused, not dropped)
+
     metadata: dict[str, Any] = field(default_factory=dict, kw_only=True)
 
 

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import dataclasses
 from functools import cache
-from typing import Any
+from typing import Any, NotRequired, get_type_hints
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
-from pydantic.errors import PydanticInvalidForJsonSchema, PydanticSchemaGenerationError
+from pydantic.errors import PydanticInvalidForJsonSchema, PydanticSchemaGenerationError, PydanticUserError
+from typing_extensions import TypedDict, is_typeddict
 
+from envweave.errors import BadResultError
 from envweave.types import Action, Observation
 
 _NOT_FOR_AGENTS = {Action: ("metadata",), Observation: ("metadata",)}
@@ -20,7 +22,25 @@ _NOT_FOR_AGENTS = {Action: ("metadata",), Observation: ("metadata",)}
 
 @cache
 def adapter(type_: Any) -> TypeAdapter[Any]:
-    return TypeAdapter(type_)
+    """The type's validator. Raises `BadResultError` for a type that refers to what does not exist."""
+    try:
+        return TypeAdapter(_typed_dict(type_) if is_typeddict(type_) else type_)
+    except PydanticSchemaGenerationError:
+        raise
+    except (PydanticUserError, NameError) as error:
+        reason = str(error).partition("\n")[0]
+        raise BadResultError(f"{getattr(type_, '__name__', type_)} cannot be validated: {reason}") from error
+
+
+def _typed_dict(type_: Any) -> Any:
+    """The same TypedDict in the form that pydantic reads on every Python."""
+    fields = {
+        key: hint if key in type_.__required_keys__ else NotRequired[hint]
+        for key, hint in get_type_hints(type_).items()
+    }
+    same = TypedDict(type_.__name__, fields)  # type: ignore[operator]
+    same.__doc__ = type_.__doc__
+    return same
 
 
 def json_schema(type_: Any) -> dict[str, Any] | None:

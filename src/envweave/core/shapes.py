@@ -89,6 +89,8 @@ def read_reward(reward: Any) -> float | None:
     """The reward as a finite Python float, or None; numpy and torch scalars are numbers too."""
     if reward is None or (reward.__class__ is float and isfinite(reward)):
         return reward
+    if isinstance(reward, Mapping):
+        raise BadResultError("rewards are by agent, but the environment has no `agents`", "give it that attribute")
     item = getattr(reward, "item", None)
     if callable(item):
         try:

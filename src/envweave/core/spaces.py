@@ -13,14 +13,12 @@ def space_check(space: Any) -> Callable[[Any], Any]:
     """Accept what the space contains, and the JSON form of it."""
 
     def thorough(action: Any) -> Any:
-        if space.contains(action):
-            return action
         try:
-            converted = space.from_jsonable([action])[0]
+            native = _native(space, action)
         except Exception:  # whatever a space makes of a value that is not its own
-            converted = None
-        if converted is not None and space.contains(converted):
-            return converted
+            native = action
+        if space.contains(native):
+            return native
         raise InvalidActionError(f"action {action!r} is not in {space}", "env.action_schema() shows what is")
 
     if type(space).__name__ != "Discrete":
@@ -32,6 +30,18 @@ def space_check(space: Any) -> Callable[[Any], Any]:
         return action if action.__class__ is int and low <= action < high else thorough(action)
 
     return check
+
+
+def _native(space: Any, value: Any) -> Any:
+    """Arrays from the lists that JSON has for them; all else as it is."""
+    kind = type(space).__name__
+    if kind == "Dict" and isinstance(value, dict):
+        return {key: _native(part, value[key]) for key, part in space.spaces.items()}
+    if kind == "Tuple" and isinstance(value, list | tuple):
+        return tuple(_native(part, item) for part, item in zip(space.spaces, value, strict=True))
+    if kind in ("Box", "MultiBinary", "MultiDiscrete") and isinstance(value, list | tuple | int | float):
+        return space.from_jsonable([value])[0]
+    return value
 
 
 def space_schema(space: Any) -> dict[str, Any] | None:

@@ -146,6 +146,8 @@ def make_vector(
     if backend == "auto":
         backend = "thread" if step_timeout is not None or max_workers is not None else "inproc"
     _check_backend(backend, tuple(VECTORS))
+    if backend == "inproc" and (step_timeout is not None or max_workers is not None):
+        raise UsageError("inproc runs in your own thread: no step_timeout, no max_workers", "use backend='thread'")
     ids = [id] * _count(num_envs) if isinstance(id, str | EnvSpec) else list(id)
     if not ids or num_envs not in (None, len(ids)):
         raise UsageError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from importlib.metadata import PackageNotFoundError, packages_distributions, version
 
 from envweave.core.ids import EnvID
@@ -27,9 +28,17 @@ class PackageResolver(Resolver):
             raise EnvNotFoundError(error.message, error.hint) from error
         if not callable(found) and not isinstance(found, EnvSpec):
             raise UsageError(f"'pkg://{id.locator}' is a {type(found).__name__}, not a class or function")
-        package = next(iter(packages_distributions().get(module.partition(".")[0], ())), "")
-        check_version(id, _version(package), package or module)
+        if id.version:
+            package = _distribution(module.partition(".")[0])
+            check_version(id, _version(package), package or module)
         return spec_of(found, id=id.locator, version=id.version, source="pkg", target=id.locator)
+
+
+def _distribution(module: str) -> str:
+    """The distribution a top-level module belongs to; one that is installed for editing has the module's name."""
+    if module in sys.stdlib_module_names:
+        return ""
+    return next(iter(packages_distributions().get(module, ())), module)
 
 
 def _version(package: str) -> str:

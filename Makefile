@@ -1,0 +1,49 @@
+# Everything happens in .venv, with uv where it is installed and plain pip where not.
+
+PYTHON ?= python3
+BIN := .venv/bin
+INSTALL := $(shell command -v uv >/dev/null 2>&1 && echo "uv pip install --quiet --python $(BIN)/python" || echo "$(BIN)/python -m pip install --quiet --disable-pip-version-check")
+
+.PHONY: help setup demo test check format bench clean
+
+help:  ## what there is
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 10
+
+setup: .venv/.dev  ## make .venv with all that development needs
+
+demo: .venv/.train  ## make an environment, drive it, train on it (half a minute, most of it the first install)
+	@$(BIN)/python -m envweave.examples.demo
+
+test: .venv/.dev  ## run the tests
+	$(BIN)/python -m pytest
+
+check: .venv/.dev  ## style, types, import directions
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: .venv/.dev  ## let ruff write the style
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: .venv/.dev  ## measure against gymnasium; writes bench.json
+	$(BIN)/python -m envweave.bench --out bench.json
+
+clean:  ## remove .venv and what tools leave behind
+	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+
+.venv/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "envweave needs Python 3.11 or newer, $(PYTHON) is older"; echo "hint: make PYTHON=python3.12 …"; exit 1; }
+	@echo "making .venv"
+	@if command -v uv >/dev/null 2>&1; then uv venv --quiet --python $(PYTHON) .venv; else $(PYTHON) -m venv .venv; fi
+
+.venv/.train: pyproject.toml | .venv/bin/python
+	@echo "installing envweave and what its training examples need"
+	@$(INSTALL) -e '.[train]'
+	@touch $@
+
+.venv/.dev: pyproject.toml | .venv/bin/python
+	@echo "installing envweave and what its tests need"
+	@$(INSTALL) -e '.[dev]'
+	@touch $@ .venv/.train

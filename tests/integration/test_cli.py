@@ -1,0 +1,124 @@
+"""The command, as a user types it."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+
+def envweave(*arguments, cwd=None):
+    command = [sys.executable, "-m", "envweave", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd, timeout=60)
+
+
+def data(*arguments):
+    done = envweave(*arguments, "--json")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_list_shows_the_names_and_where_they_are_from():
+    done = envweave("list")
+    assert done.returncode == 0
+    assert "lineworld" in done.stdout
+    assert {"counter", "lineworld", "nim", "rock-paper-scissors"} <= {spec["id"] for spec in data("list")}
+
+
+def test_info_shows_the_schema_of_actions_and_observations():
+    found = data("info", "lineworld?size=7")
+    assert found["kwargs"] == {"size": 7}
+    assert found["action_schema"]["properties"]["move"]["enum"] == [-1, 1]
+    assert "goal" in found["observation_schema"]["properties"]
+    assert data("info", "nim")["first_to_act"] == ["alice"]
+    assert "action_schema" in envweave("info", "counter").stdout
+
+
+def test_run_plays_episodes_and_sums_them_up():
+    found = data("run", "lineworld", "--policy", "random", "-n", "5", "--seed", "0")
+    assert found["episodes"] == 5
+    assert sum(found["ends"].values()) == 5
+    assert found["length"]["max"] <= 20
+    assert set(found["returns"]) == {"agent"}
+    text = envweave("run", "nim", "-n", "3")
+    assert text.returncode == 0
+    assert "return alice" in text.stdout
+    assert "3 episodes (terminated 3)" in text.stdout
+
+
+def test_run_is_reproducible_by_its_seed():
+    first, second = (data("run", "lineworld", "-n", "5", "--seed", "3") for _ in range(2))
+    assert first["returns"] == second["returns"]
+
+
+def test_run_takes_arguments_and_a_policy_from_the_current_folder(tmp_path):
+    (tmp_path / "mine.py").write_text(
+        "class Env:\n"
+        "    def __init__(self, goal=1): self.goal = goal\n"
+        "    def reset(self): return 0\n"
+        "    def step(self, action: int): return 0, float(action == self.goal), True, False, {}\n"
+        "def always_seven(observation, request): return 7\n"
+    )
+    done = envweave("run", "pkg://mine:Env", "-a", "goal=7", "--policy", "mine:always_seven", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["returns"]["agent"]["mean"] == 1.0
+
+
+def test_run_survives_an_environment_that_fails_and_says_so_by_its_exit_code(tmp_path):
+    (tmp_path / "bad.py").write_text(
+        "class Env:\n"
+        "    def reset(self, seed=0): self.seed = seed; return 0\n"
+        "    def step(self, action: int):\n"
+        "        if self.seed % 2: raise OSError('odd')\n"
+        "        return 0, 1.0, True, False, {}\n"
+    )
+    done = envweave("run", "pkg://bad:Env", "-n", "4", "--json", cwd=tmp_path)
+    assert done.returncode == 1
+    found = json.loads(done.stdout)
+    assert found["ends"] == {"terminated": 2, "infra_error": 2}
+    assert found["returns"]["agent"] == {"mean": 1.0, "std": 0.0, "min": 1.0, "max": 1.0}
+
+
+def test_check_passes_good_environments_and_explains_bad_ones(tmp_path):
+    assert envweave("check", "lineworld").returncode == 0
+    (tmp_path / "bad.py").write_text(
+        "class Env:\n"
+        "    def reset(self, *, seed=None): return 0\n"
+        "    def step(self, action: int): return 0, float('nan'), True, False, {}\n"
+    )
+    done = envweave("check", "pkg://bad:Env", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "fix:" in done.stdout
+    assert json.loads(envweave("check", "pkg://bad:Env", "--json", cwd=tmp_path).stdout)["ok"] is False
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "first", "second"),
+    [
+        (("info", "linewrold"), 2, "no environment named 'linewrold'", "hint: did you mean 'lineworld'?"),
+        (("run", "a b"), 2, "'a b' is not an environment ID", "hint: scheme://"),
+        (("run", "counter", "-a", "nonsense"), 2, "'nonsense' is not an argument", "hint: write --arg"),
+        (("run", "counter", "-a", "colour=red"), 2, "'counter' cannot be made like this", "hint: it takes: start"),
+        (("run", "lineworld", "-a", "size=-1"), 1, "the factory of 'lineworld' raised ValueError", None),
+        (("run", "counter", "--policy", "clever"), 2, "no policy named 'clever'", "hint: use `random`"),
+        (("run", "counter", "-n", "0"), 2, "invalid value for '-n'", "hint: envweave run --help"),
+        (("run", "counter", "--nonsense"), 2, "no such option", "hint: envweave run --help"),
+        (("dance",), 2, "no such command 'dance'", "hint: envweave --help"),
+        (("info",), 2, "missing argument 'ID'", "hint: envweave info --help"),
+        (("info", "docker://x"), 2, "docker:// environments are not in this version", "hint: needs a later release"),
+        (("check", "pkg://nowhere:X"), 2, "there is no module 'nowhere'", "hint: is its package installed"),
+    ],
+)
+def test_errors_are_two_lines_and_an_exit_code(arguments, code, first, second):
+    done = envweave(*arguments)
+    lines = done.stderr.strip().splitlines()
+    assert done.returncode == code
+    assert lines[0].startswith(first)
+    assert (len(lines) == 1) if second is None else (len(lines) == 2 and lines[1].startswith(second)), done.stderr
+    assert done.stdout == ""
+
+
+def test_no_arguments_show_the_help():
+    done = envweave()
+    assert "Usage" in done.stdout + done.stderr
+    assert envweave("--help").returncode == 0

@@ -1,0 +1,76 @@
+"""The grammar of environment IDs."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from envweave.core.ids import EnvID, split_number
+from envweave.errors import InvalidIDError
+
+
+@pytest.mark.parametrize(
+    ("text", "parsed"),
+    [
+        ("lineworld", EnvID("", "lineworld")),
+        ("LOCAL://counter-v0", EnvID("local", "counter-v0")),
+        ("ep://name@1.2", EnvID("ep", "name", "1.2")),
+        ("pkg://a.b:C?size=7&deep=true&word=x", EnvID("pkg", "a.b:C", "", {"size": 7, "deep": True, "word": "x"})),
+        ("prime://owner/name@1.2.0", EnvID("prime", "owner/name", "1.2.0")),
+        ("https://u@host:8/path?x=1", EnvID("https", "u@host:8/path?x=1")),
+        ("docker://registry:5000/a/b:tag", EnvID("docker", "registry:5000/a/b:tag")),
+        ('x?items=[1, "a"]'.replace(" ", ""), EnvID("", "x", "", {"items": [1, "a"]})),
+    ],
+)
+def test_an_id_is_read_in_parts(text, parsed):
+    assert EnvID.parse(text) == parsed
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        " ",
+        "a b",
+        "://x",
+        "foo://",
+        "foo://@1",
+        "a@",
+        "a?",
+        "a?x",
+        "a?x=1&x=2",
+        "a?=1",
+        "1x://y",
+        "a\n",
+        "a://b://c",
+    ],
+)
+def test_a_malformed_id_is_refused_with_the_grammar_as_hint(text):
+    with pytest.raises(InvalidIDError) as caught:
+        EnvID.parse(text)
+    assert "scheme://locator" in caught.value.hint
+
+
+@pytest.mark.parametrize("value", [None, 3, b"x", ["a"]])
+def test_what_is_not_text_is_refused(value):
+    with pytest.raises(InvalidIDError, match="is a string"):
+        EnvID.parse(value)
+
+
+JSON = st.one_of(st.integers(), st.booleans(), st.none(), st.text(max_size=8), st.lists(st.integers(), max_size=3))
+
+
+@given(
+    st.sampled_from(["", "local", "ep", "x-1"]),
+    st.from_regex(r"[a-z][a-z0-9/:._-]{0,9}", fullmatch=True),
+    st.sampled_from(["", "1", "1.2.3", "sha256:00ff"]),
+    st.dictionaries(st.from_regex(r"[a-z_]{1,6}", fullmatch=True), JSON, max_size=3),
+)
+def test_any_id_survives_being_written_and_read(scheme, locator, version, parameters):
+    id = EnvID(scheme, locator, version, parameters)
+    assert EnvID.parse(str(id)) == id
+
+
+def test_a_number_at_the_end_is_a_version():
+    assert split_number("counter-v12") == ("counter", 12)
+    assert split_number("counter") == ("counter", None)
+    assert split_number("v1") == ("v1", None)

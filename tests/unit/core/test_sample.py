@@ -1,0 +1,61 @@
+"""Random actions fit their schema."""
+
+from random import Random
+from typing import Literal
+
+import gymnasium as gym
+import numpy as np
+import pydantic
+import pytest
+
+from envweave.core.sample import sample
+from envweave.core.spaces import space_check, space_schema
+from envweave.errors import UnsupportedError
+
+
+class Inner(pydantic.BaseModel):
+    word: str = pydantic.Field(min_length=3, max_length=5)
+
+
+class Action(pydantic.BaseModel):
+    count: int = pydantic.Field(ge=2, lt=5)
+    even: int = pydantic.Field(ge=1, le=9, multiple_of=2)
+    share: float = pydantic.Field(ge=0, le=1)
+    side: Literal["left", "right"]
+    inner: list[Inner]
+    maybe: Inner | None
+    pair: tuple[int, bool]
+
+
+def test_a_drawn_action_fits_its_type_and_the_draw_is_reproducible():
+    schema = Action.model_json_schema()
+    drawn = [sample(schema, Random(seed)) for seed in range(200)]
+    for value in drawn:
+        Action.model_validate(value)
+    assert drawn == [sample(schema, Random(seed)) for seed in range(200)]
+    assert len({value["count"] for value in drawn}) == 3
+
+
+@pytest.mark.parametrize(
+    "space",
+    [
+        gym.spaces.Discrete(4, start=-1),
+        gym.spaces.Box(-1, 2, (2, 3)),
+        gym.spaces.Box(-np.inf, np.inf, (2,)),
+        gym.spaces.Box(0, 255, (2,), np.uint8),
+        gym.spaces.MultiDiscrete([2, 5]),
+        gym.spaces.MultiBinary(4),
+        gym.spaces.Text(5, min_length=2),
+    ],
+    ids=str,
+)
+def test_a_value_drawn_for_a_space_is_in_the_space(space):
+    check, schema = space_check(space), space_schema(space)
+    for seed in range(50):
+        assert space.contains(check(sample(schema, Random(seed))))
+
+
+@pytest.mark.parametrize("schema", [None, {}, {"type": "mystery"}])
+def test_without_a_schema_there_is_no_random_action(schema):
+    with pytest.raises(UnsupportedError, match="no random action"):
+        sample(schema, Random(0))

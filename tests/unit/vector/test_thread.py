@@ -1,0 +1,155 @@
+"""What only threads can do, and what they cannot."""
+
+import threading
+
+import pytest
+
+import envweave as ew
+from envweave.errors import UsageError, WaitTimeoutError
+
+
+class Gate:
+    """Steps wait until the test lets them through; closing is counted."""
+
+    def __init__(self, gates):
+        self.gates = gates
+        self.closed = threading.Event()
+
+    def reset(self, *, seed=None):
+        self.count = 0
+        return 0
+
+    def step(self, action: int):
+        if action:
+            assert self.gates[action].wait(60)
+        self.count += 1
+        return self.count, float(action), False, False, {}
+
+    def close(self):
+        self.closed.set()
+
+
+@pytest.fixture
+def gates():
+    found = {number: threading.Event() for number in range(1, 5)}
+    yield found
+    for gate in found.values():
+        gate.set()
+
+
+def gated(gates, num_envs, **options):
+    envs = []
+
+    def factory():
+        envs.append(Gate(gates))
+        return envs[-1]
+
+    ew.register("gate", factory, overwrite=True)
+    return ew.make_vector("gate", num_envs, backend="thread", **options), envs
+
+
+def test_whoever_is_ready_is_delivered_first(gates):
+    vector, _ = gated(gates, 3)
+    with vector:
+        vector.reset()
+        vector.send([1, 0, 2])
+        assert vector.recv(min_ready=1, timeout=60).ids == [1]
+        gates[2].set()
+        assert vector.recv(min_ready=1, timeout=60).ids == [2]
+        gates[1].set()
+        assert vector.recv(min_ready=1, timeout=60).ids == [0]
+
+
+def test_a_recv_that_times_out_loses_nothing_and_mixes_nothing(gates):
+    vector, _ = gated(gates, 2)
+    with vector:
+        vector.reset()
+        vector.send([1, 0])
+        early = vector.recv(min_ready=2, timeout=0.05)
+        assert (early.ids, early.steps) == ([1], [1])
+        vector.send([0], [1])
+        assert vector.recv(min_ready=1, timeout=60).steps == [2]
+        assert len(vector.recv(timeout=0)) == 0
+        assert vector.in_flight == [0]
+        gates[1].set()
+        late = vector.recv(min_ready=1, timeout=60)
+        assert (late.ids, late.steps, late.obs) == ([0], [1], [1])
+
+
+def test_a_barrier_step_that_times_out_can_be_waited_for_again(gates):
+    vector, _ = gated(gates, 2)
+    with vector:
+        vector.reset()
+        with pytest.raises(WaitTimeoutError, match=r"1 of 2 environments have not answered: \[0\]"):
+            vector.step([1, 0], timeout=0.05)
+        gates[1].set()
+        batch = vector.step_wait(timeout=60)
+        assert (batch.ids, batch.steps) == ([0, 1], [1, 1])
+        assert vector.step([0, 0], timeout=60).steps == [2, 2]
+
+
+def test_a_hung_step_costs_its_row_and_a_late_answer_is_dropped(gates):
+    vector, envs = gated(gates, 2, step_timeout=0.2)
+    with vector:
+        vector.reset()
+        batch = vector.step([1, 0])
+        assert batch.reward == [None, 0.0]
+        assert batch.requests[0][-1].reason == "infra_error"
+        assert "step_timeout" in batch.failures[0]["message"]
+        assert vector.abandoned == 1
+        vector.reset(ids=[0])
+        gates[1].set()
+        after = vector.step([0, 0])
+        assert (after.obs, after.incarnations) == ([1, 2], [1, 0])
+        while not envs[0].closed.is_set():  # the stuck call has returned; its environment is closed by a worker
+            vector.step([0, 0])
+        assert not envs[2].closed.is_set()
+
+
+def test_a_hung_step_with_autoreset_is_followed_by_a_new_environment(gates):
+    vector, _ = gated(gates, 2, step_timeout=0.2, autoreset=True)
+    with vector:
+        vector.reset()
+        assert vector.step([1, 0]).reward == [None, 0.0]
+        back = vector.step([0, 0])
+        assert [request.kind for request in back.requests[0]] == ["autoreset_ready", "need_action"]
+        assert vector.step([0, 0]).obs == [1, 3]
+
+
+def test_close_does_not_wait_for_a_step_that_hangs(gates):
+    vector, envs = gated(gates, 2)
+    vector.reset()
+    vector.send([1, 0])
+    assert vector.close(timeout=0.1) == [0]
+    assert envs[1].closed.is_set()
+    assert not envs[0].closed.is_set()
+
+
+def test_fewer_workers_than_environments_is_enough(gates):
+    vector, _ = gated(gates, 16, max_workers=2)
+    with vector:
+        vector.reset()
+        assert vector.step([0] * 16).steps == [1] * 16
+        names = [thread.name for thread in threading.enumerate() if thread.name.startswith("envweave-vector")]
+        assert len(names) == 2
+
+
+def test_the_threads_are_gone_after_close(gates):
+    before = threading.active_count()
+    vector, _ = gated(gates, 8)
+    with vector:
+        vector.reset()
+        vector.step([0] * 8)
+        assert threading.active_count() > before
+    assert threading.active_count() == before
+
+
+@pytest.mark.parametrize("option", [{"max_workers": 0}, {"step_timeout": 0}, {"step_timeout": -1}])
+def test_options_without_a_meaning_are_refused(option):
+    with pytest.raises(UsageError):
+        ew.make_vector("counter", 2, backend="thread", **option)
+
+
+def test_a_loop_cannot_keep_a_step_timeout_and_says_so():
+    with pytest.raises(UsageError, match="inproc"):
+        ew.make_vector("counter", 2, backend="inproc", step_timeout=1)

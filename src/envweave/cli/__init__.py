@@ -8,21 +8,29 @@ from __future__ import annotations
 import os
 import sys
 
-import click
 import typer
 
 from envweave.cli import check, info, list, run
 from envweave.errors import EnvWeaveError, UsageError
 
 app = typer.Typer(
-    help="Agentic RL environments: one ID, one handle.",
-    no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for verb in (list, info, run, check):
     app.command()(getattr(verb, verb.__name__.rpartition(".")[2]))
+
+CallError = typer.BadParameter.__mro__[1]
+"""What typer raises for a wrong command line; it is click's, and typer may carry a click of its own."""
+
+
+@app.callback(invoke_without_command=True)
+def envweave(context: typer.Context) -> None:
+    """Agentic RL environments: one ID, one handle."""
+    if context.invoked_subcommand is None:
+        print(context.get_help())
+        raise typer.Exit(2)
 
 
 def main() -> None:
@@ -33,18 +41,14 @@ def main() -> None:
 
 def _run() -> int:
     try:
-        code = app(standalone_mode=False)
+        code = app(standalone_mode=False, prog_name="envweave")
     except EnvWeaveError as error:
         return _complain(error.message, error.hint, 2 if isinstance(error, UsageError) else 1)
-    except click.exceptions.NoArgsIsHelpError as error:
-        click.echo(error.format_message())
-        return 2
-    except click.UsageError as error:
-        where = error.ctx.command_path if error.ctx else "envweave"
+    except CallError as error:
+        context = getattr(error, "ctx", None)
+        where = context.command_path if context else "envweave"
         return _complain(error.format_message().rstrip("."), f"{where} --help", 2)
-    except click.ClickException as error:
-        return _complain(error.format_message(), "", 2)
-    except (click.Abort, KeyboardInterrupt):
+    except (typer.Abort, KeyboardInterrupt):
         return _complain("interrupted", "", 130)
     except BrokenPipeError:  # `envweave list | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from random import Random
+from typing import Literal
 
 from envweave.core.environment import Environment
 from envweave.errors import InvalidActionError
@@ -15,8 +16,8 @@ from envweave.types import Action, Observation
 class Take(Action):
     """Take `count` stones from heap number `heap` (the first is 0)."""
 
-    heap: int
-    count: int
+    heap: Literal[0, 1, 2]
+    count: Literal[1, 2, 3, 4, 5, 6, 7]
 
 
 @dataclass
@@ -27,11 +28,14 @@ class Heaps(Observation):
 
 
 class NimEnv(Environment[Take, Heaps]):
-    """Heaps of stones, drawn by the seed unless given. `alice` begins; the one who takes the last stone wins."""
+    """Up to three heaps of up to seven stones, drawn by the seed unless given.
+
+    `alice` begins; the one who takes the last stone wins.
+    """
 
     def __init__(self, *, heaps: list[int] | None = None) -> None:
-        if heaps is not None and not (heaps and all(stones > 0 for stones in heaps)):
-            raise ValueError(f"heaps are {heaps}, not a list of positive numbers")
+        if heaps is not None and not (1 <= len(heaps) <= 3 and all(1 <= stones <= 7 for stones in heaps)):
+            raise ValueError(f"heaps are {heaps}, not one to three numbers from 1 to 7")
         self._given = heaps
         self._random = Random()
         self._heaps: list[int] = []
@@ -47,9 +51,9 @@ class NimEnv(Environment[Take, Heaps]):
 
     def step(self, actions: dict[str, Take]) -> StepResult[dict[str, Heaps]]:  # type: ignore[override]
         mover, take = self.to_act, actions[self.to_act]
-        if not 0 <= take.heap < len(self._heaps):
+        if take.heap >= len(self._heaps):
             raise InvalidActionError(f"{mover}: there is no heap {take.heap}", f"heaps: {self._heaps}")
-        if not 1 <= take.count <= self._heaps[take.heap]:
+        if take.count > self._heaps[take.heap]:
             raise InvalidActionError(
                 f"{mover}: cannot take {take.count} from heap {take.heap}", f"heaps: {self._heaps}"
             )

@@ -1,0 +1,58 @@
+"""What the documents say runs."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def blocks(language):
+    for page in PAGES:
+        for number, block in enumerate(re.findall(rf"```{language}\n(.*?)```", page.read_text(), re.DOTALL)):
+            yield pytest.param(block, id=f"{page.name}-{number}")
+
+
+@pytest.mark.parametrize("block", list(blocks("python")))
+def test_every_python_block_runs_by_itself(block, tmp_path):
+    (tmp_path / "block.py").write_text(block)
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "block.py"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_readme_names_only_make_targets_and_verbs_that_exist():
+    text = (ROOT / "README.md").read_text()
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    assert set(re.findall(r"\bmake ([a-z]+)\b(?= |`)", text)) <= targets
+    verbs = set(re.findall(r"^envweave ([a-z]+)", text, re.MULTILINE))
+    shown = subprocess.run(
+        [sys.executable, "-m", "envweave", "--help"], capture_output=True, text=True, check=True
+    ).stdout
+    assert verbs
+    assert all(f" {verb} " in shown for verb in verbs)
+
+
+def test_every_link_between_documents_leads_somewhere():
+    for page in [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md"]:
+        for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
+            if "://" not in target:
+                assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_the_readme_is_short():
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 150
+
+
+def test_every_request_kind_and_end_reason_is_documented():
+    from typing import get_args
+
+    from envweave.requests import KINDS, EndReason
+
+    text = (ROOT / "docs" / "contract.md").read_text()
+    assert all(f"`{word}`" in text for word in (*KINDS, *get_args(EndReason)))

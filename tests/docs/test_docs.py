@@ -30,7 +30,8 @@ def test_the_readme_names_only_make_targets_and_verbs_that_exist():
     text = (ROOT / "README.md").read_text()
     targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     assert set(re.findall(r"\bmake ([a-z]+)\b(?= |`)", text)) <= targets
-    verbs = set(re.findall(r"^envweave ([a-z]+)", text, re.MULTILINE))
+    typed = "".join(re.findall(r"```bash\n(.*?)```", text, re.DOTALL))
+    verbs = set(re.findall(r"^envweave ([a-z]+)", typed, re.MULTILINE))
     shown = subprocess.run(
         [sys.executable, "-m", "envweave", "--help"], capture_output=True, text=True, check=True
     ).stdout

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import Any
 
 import typer
 
@@ -21,7 +22,7 @@ app = typer.Typer(
 for verb in (list, info, run, check):
     app.command()(getattr(verb, verb.__name__.rpartition(".")[2]))
 
-CallError = typer.BadParameter.__mro__[1]
+CallError: Any = typer.BadParameter.__mro__[1]
 """What typer raises for a wrong command line; it is click's, and typer may carry a click of its own."""
 
 

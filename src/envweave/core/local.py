@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Generator
+from copy import copy
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NoReturn, TypeAlias, TypeVar
@@ -312,6 +313,14 @@ class LocalEnv(Flows, EnvHandle[Any]):
 
     def close(self) -> tuple[Request, ...]:
         return run(self.closing())
+
+    def ghost(self) -> LocalEnv:
+        """What is left of a handle that is lost in a call: its episode is over, and it shares nothing that changes."""
+        ghost = copy(self)
+        ghost.referee = copy(self.referee)
+        ghost.referee.phase = OVER
+        ghost.unwrapped = None
+        return ghost
 
     @property
     def aio(self) -> AsyncEnvHandle[Any]:

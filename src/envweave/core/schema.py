@@ -38,7 +38,7 @@ def _typed_dict(type_: Any) -> Any:
         key: hint if key in type_.__required_keys__ else NotRequired[hint]
         for key, hint in get_type_hints(type_).items()
     }
-    same = TypedDict(type_.__name__, fields)  # type: ignore[operator]
+    same = TypedDict(type_.__name__, fields)  # type: ignore[misc]
     same.__doc__ = type_.__doc__
     return same
 

@@ -59,7 +59,8 @@ class StepBatch:
     def failures(self) -> dict[int, dict[str, Any]]:
         """The rows without a score because something failed: environment number to error data."""
         rows = zip(self.ids, self.results, strict=True)
-        return {id: result.info["error"] for id, result in rows if "error" in result.info}
+        found = ((id, result.info.get("error")) for id, result in rows)
+        return {id: error for id, error in found if isinstance(error, dict) and "code" in error}
 
     def __len__(self) -> int:
         return len(self.results)

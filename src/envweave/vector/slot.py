@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from copy import copy
 from typing import Any
 
 from envweave.core.local import Blueprint
@@ -20,7 +21,7 @@ class Slot:
     A failed environment is not trusted again. It is rebuilt before its next reset, which with autoreset is at once.
     """
 
-    __slots__ = ("_blueprint", "_left", "_reset_retries", "broken", "env", "id", "incarnation", "recovering")
+    __slots__ = ("_blueprint", "_reset_retries", "broken", "env", "id", "incarnation", "recovering")
 
     def __init__(self, blueprint: Blueprint, id: str, *, reset_retries: int = 1) -> None:
         self.id = id
@@ -29,8 +30,6 @@ class Slot:
         self.recovering = False
         """With autoreset: the next episode could not begin, so the next step tries again instead of stepping."""
         self.broken = False
-        self._left = False
-        """The environment is still in a call that was given up; whoever is in that call closes it."""
         self._blueprint = blueprint
         self._reset_retries = reset_retries
 
@@ -64,7 +63,6 @@ class Slot:
         """Begin the next episode, on a new environment, and tell so in the last result of the old."""
         self.broken = True
         reset = self.reset({})
-        self.recovering = "error" in reset.info
         if self.recovering:
             result.requests = (*result.requests, *reset.requests)
             result.info.setdefault("error", reset.info["error"])
@@ -93,16 +91,24 @@ class Slot:
 
     def lose_step(self, error: EnvError) -> StepResult[Any]:
         """The row of a step whose answer will never come."""
-        self.broken = self._left = True
-        self.recovering = self._blueprint.autoreset
-        return self.env.referee.abort(error)
+        if not self.recovering:
+            return self.env.referee.abort(error)
+        reset = self._no_reset(error)
+        return StepResult(self.env.referee.last_obs, info=reset.info, requests=reset.requests)
 
     def lose_reset(self, error: EnvError) -> ResetResult[Any]:
-        self.broken = self._left = True
-        self.recovering = self._blueprint.autoreset
         return self._no_reset(error)
 
+    def heir(self) -> Slot:
+        """The slot that takes this one's place when its environment is lost in a call."""
+        heir = copy(self)
+        heir.env = self.env.ghost()
+        heir.broken = True
+        heir.recovering = self._blueprint.autoreset
+        return heir
+
     def _no_reset(self, error: EnvWeaveError, given_up: tuple[Request, ...] = ()) -> ResetResult[Any]:
+        self.recovering = self._blueprint.autoreset
         event = LogEvent(env_id=self.id, name="reset_failed", payload=error.to_data())
         return ResetResult(None, {"error": error.to_data()}, (*given_up, event))
 
@@ -113,9 +119,7 @@ class Slot:
         old, self.env = self.env, self._blueprint.local(self.id)
         self.env.referee.episode_number = old.referee.episode_number
         self.incarnation += 1
-        self.broken, left, self._left = False, self._left, False
-        if left:
-            return
+        self.broken = False
         try:
             old.close()
         except EnvWeaveError as error:

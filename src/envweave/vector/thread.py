@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import Any
 
+from envweave.core.local import LocalEnv
 from envweave.errors import EnvError, UsageError
+from envweave.results import ResetResult
 from envweave.vector.base import Call, Row, VectorEnv
 
 _MOST_WORKERS = 256
@@ -22,6 +24,7 @@ class _Task:
 
     call: Call
     started: float | None = None
+    thread: threading.Thread | None = None
 
 
 class ThreadVector(VectorEnv):
@@ -40,15 +43,23 @@ class ThreadVector(VectorEnv):
         self._current: dict[int, _Task] = {}
         self._done: dict[int, Row] = {}
         self._threads: list[threading.Thread] = []
+        self._workers = 0
+        """How many of the threads are there for new calls."""
         self._step_timeout = step_timeout
-        self.abandoned = 0
+        self._lost: set[threading.Thread | None] = set()
         """Threads left behind in calls that did not return in time."""
         super().__init__(plans)
         self._max_workers = min(max_workers or len(self._slots), _MOST_WORKERS)
 
+    @property
+    def abandoned(self) -> int:
+        """How many threads are left behind in calls that did not return in time."""
+        return len(self._lost)
+
     def _dispatch(self, call: Call) -> None:
         task = self._current[call.id] = _Task(call)
-        if len(self._threads) - self.abandoned < min(self._max_workers, len(self._current)):
+        if self._workers < min(self._max_workers, len(self._current)):
+            self._workers += 1
             self._start_worker()
         self._tasks.put(task)
 
@@ -90,13 +101,17 @@ class ThreadVector(VectorEnv):
 
     def _take(self, task: _Task, result: Any) -> None:
         call = task.call
-        if self._current.get(call.id) is not task:  # a late answer, or the end of the closing below
-            if call.id != _NOBODY:
-                self._tasks.put(_Task(Call(_NOBODY, call.env, call.env.close, call.lost)))
+        if call.id == _NOBODY:
+            return
+        if self._current.get(call.id) is not task:  # a late answer: its row was given up long ago
+            self._lost.discard(task.thread)
+            self._tasks.put(None)  # that thread has its place taken: one may go
+            self._close_later(call.env)
             return
         del self._current[call.id]
         if isinstance(result, BaseException):
-            result = call.lost(EnvError(f"the call was stopped by {type(result).__name__}: {result}"))
+            result = self._give_up(call, EnvError(f"the call was stopped by {type(result).__name__}: {result}"))
+            self._close_later(call.env)
         self._done[call.id] = self._row(call.id, result)
 
     def _give_up_hung(self) -> None:
@@ -108,9 +123,18 @@ class ThreadVector(VectorEnv):
                 call = task.call
                 del self._current[call.id]
                 error = EnvError(f"no answer within step_timeout={self._step_timeout:g} s", "look where it hangs")
-                self._done[call.id] = self._row(call.id, call.lost(error))
-                self.abandoned += 1
+                self._done[call.id] = self._row(call.id, self._give_up(call, error))
+                self._lost.add(task.thread)
                 self._start_worker()
+
+    def _give_up(self, call: Call, error: EnvError) -> Any:
+        """The row of a call without an answer; whatever still runs in it no longer has a part in the vector."""
+        result = call.lost(error)
+        self._slots[call.id] = self._slots[call.id].heir()
+        return result
+
+    def _close_later(self, env: LocalEnv) -> None:
+        self._tasks.put(_Task(Call(_NOBODY, env, env.close, ResetResult)))
 
     def _put_back(self, rows: list[Row]) -> None:
         self._done = {row.id: row for row in rows} | self._done
@@ -121,15 +145,16 @@ class ThreadVector(VectorEnv):
             self._tasks.put(None)
         while self._current and time.monotonic() < end:
             self._await_one(end)
+        stuck = self._lost | {task.thread for task in self._current.values()}
         for thread in self._threads:
-            if not self._current:
-                thread.join(max(0.0, end - time.monotonic()) if not self.abandoned else 0.0)
+            if thread not in stuck:
+                thread.join(max(0.0, end - time.monotonic()))
         return set(self._current)
 
 
 def _work(tasks: SimpleQueue[_Task | None], answers: SimpleQueue[tuple[_Task, Any]]) -> None:
     while (task := tasks.get()) is not None:
-        task.started = time.monotonic()
+        task.thread, task.started = threading.current_thread(), time.monotonic()
         try:
             result = task.call.run()
         except BaseException as error:  # whatever it is, somebody waits for this answer

@@ -47,7 +47,7 @@ def _typed_check(type_: Any, name: str) -> Check:
     from envweave.core.schema import adapter, explain, validate
 
     parse = adapter(type_).validator.validate_python
-    instances = type_ if isinstance(type_, type) and not issubclass(type_, dict) else ()
+    instances = type_ if isinstance(type_, type) and type_ is not Any and not issubclass(type_, dict) else ()
 
     def thorough(action: Any) -> Any:
         try:

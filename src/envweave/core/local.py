@@ -6,7 +6,6 @@ gets back what that returned or raised. `LocalEnv` runs flows by calling, `Async
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Generator
 from copy import copy
 from dataclasses import dataclass
@@ -35,23 +34,6 @@ class Blueprint:
     """The referee for that environment, under an instance ID."""
     autoreset: bool = False
 
-    def handle(self, id: str) -> EnvHandle[Any]:
-        env = self.build()
-        if not inspect.iscoroutinefunction(env.step):
-            return LocalEnv(self, id, env)
-        from envweave.core.async_local import bridged  # asyncio, loaded with the first async environment
-
-        return bridged(self, id, env)
-
-    def local(self, id: str) -> LocalEnv:
-        """A sync handle in any case; an async environment is waited for."""
-        env = self.build()
-        if inspect.iscoroutinefunction(env.step):
-            from envweave.core.async_local import Blocking
-
-            env = Blocking(env)
-        return LocalEnv(self, id, env)
-
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
@@ -79,7 +61,7 @@ class Flows:
         self._autoreset = blueprint.autoreset
         self._reset_call = ResetCall(env.reset, _old_seed_method(env))
         self._step = env.step
-        self._transforms = hasattr(type(env), "transform")
+        self._transforms = hasattr(env, "transform")
         self._forks = 0
 
     @property
@@ -143,7 +125,10 @@ class Flows:
         del self.referee.tool_calls[request_id]
         self.referee.phase = BUSY
         try:
-            result = self.referee.resume((yield partial(respond, request_id, value)))
+            raw = yield partial(respond, request_id, value)
+            if self._transforms and raw is not None:
+                raw = transformed(self.unwrapped.transform, raw)
+            result = self.referee.resume(raw)
         except BaseException as error:
             if isinstance(error, UsageError):
                 self.referee.tool_calls[request_id] = call
@@ -163,20 +148,34 @@ class Flows:
 
     def stating(self) -> Flow[Any]:
         state = getattr(self.unwrapped, "state", None)
-        state = (yield state) if callable(state) else state
+        if callable(state):
+            try:
+                state = yield state
+            except NotImplementedError:  # PettingZoo's way to say that there is none
+                state = None
+            except BaseException as error:
+                self._raise("state", error)
         return self.referee.state() if state is None else state
 
     def rendering(self) -> Flow[Any]:
-        return (yield self._member("render"))
+        return (yield from self._asking("render"))
 
     def snapshotting(self) -> Flow[Snapshot]:
         self.referee.admit_reset()
-        return Snapshot((yield self._member("snapshot")), self.referee.memento())
+        return Snapshot((yield from self._asking("snapshot")), self.referee.memento())
 
     def restoring(self, snapshot: Snapshot) -> Flow[None]:
         self.referee.admit_reset()
-        yield partial(self._member("restore"), snapshot.env)
+        yield from self._asking("restore", snapshot.env)
         self.referee.recall(snapshot.episode)
+
+    def _asking(self, name: str, *arguments: Any) -> Flow[Any]:
+        """Call an optional member, which does not touch the episode."""
+        member = self._member(name)
+        try:
+            return (yield partial(member, *arguments))
+        except BaseException as error:
+            self._raise(name, error)
 
     def closing(self) -> Flow[tuple[Request, ...]]:
         if self.referee.phase is CLOSED:
@@ -218,8 +217,8 @@ class Flows:
             failure.requests = result.requests
         raise failure
 
-    def _raise(self, what: str, error: BaseException, requests: tuple[Request, ...]) -> NoReturn:
-        """Raise a failure of reset or close together with the requests that are due."""
+    def _raise(self, what: str, error: BaseException, requests: tuple[Request, ...] = ()) -> NoReturn:
+        """Raise a failure outside of a step together with the requests that are due."""
         if not isinstance(error, Exception | SystemExit):
             raise error
         failure = self._failed(what, error)

@@ -63,13 +63,14 @@ def validate(type_: Any, value: Any) -> Any:
     what it is.
     """
     data = value
-    if isinstance(type_, type) and isinstance(value, type_):
+    if isinstance(type_, type) and type_ is not Any and isinstance(value, type_):
         if dataclasses.is_dataclass(type_):
             data = {f.name: getattr(value, f.name) for f in dataclasses.fields(type_)}
         elif isinstance(value, BaseModel):
             data = dict(value.__dict__)
     checked = adapter(type_).validate_python(data, by_name=True, by_alias=True)
-    return checked if type(value) is type(checked) else value
+    is_subclass = data is not value and type(value) is not type_
+    return value if is_subclass else checked
 
 
 def explain(error: ValueError) -> str:

@@ -54,8 +54,8 @@ def read_reset(raw: Any) -> Opening:
 def read_step(raw: Any) -> Outcome:
     """Raise `BadResultError` for None and for tuples of a length that no convention has."""
     if isinstance(raw, Observation):
-        cut = raw.metadata.get("truncated") is True
-        return Outcome(raw, raw.reward, raw.done and not cut, raw.done and cut, raw.metadata, ())
+        done, cut = read_flag(raw.done, "done"), raw.metadata.get("truncated") is True
+        return Outcome(raw, raw.reward, done and not cut, done and cut, raw.metadata, ())
     if isinstance(raw, StepResult):
         requests = tuple(raw.requests)
         return Outcome(raw.observation, raw.reward, raw.terminated, raw.truncated, read_info(raw.info), requests)
@@ -64,7 +64,7 @@ def read_step(raw: Any) -> Outcome:
     if raw is None:
         raise BadResultError("step returned None", "return an observation, a StepResult or a Gymnasium tuple")
     info = _metadata(raw)
-    done, cut = _member(raw, "done", False), info.get("truncated") is True
+    done, cut = read_flag(_member(raw, "done", False), "done"), info.get("truncated") is True
     return Outcome(raw, _member(raw, "reward", None), done and not cut, done and cut, info, ())
 
 
@@ -99,7 +99,10 @@ def read_reward(reward: Any) -> float | None:
             raise BadResultError(f"reward {reward!r} is not one number", "return a scalar") from error
     if not hasattr(type(reward), "__float__"):
         raise BadResultError(f"reward {reward!r} is not a number", "return a float, or None for `not scored`")
-    number = float(reward)
+    try:
+        number = float(reward)
+    except (OverflowError, TypeError, ValueError) as error:
+        raise BadResultError(f"reward is no finite number: {error}", "return a float") from error
     if not isfinite(number):
         raise BadResultError(f"reward is {number}", "return a finite number, or None for `not scored`")
     return number

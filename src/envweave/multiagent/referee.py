@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, NamedTuple
 
@@ -26,12 +27,14 @@ def roster_of(env: Any) -> Roster:
     to_act = getattr(env, "to_act", None)
     if isinstance(to_act, str):
         to_act = (to_act,)
-    return Roster(tuple(env.agents), None if to_act is None else tuple(to_act))
+    return Roster(tuple(getattr(env, "agents", ())), None if to_act is None else tuple(to_act))
 
 
 def has_agents(env: Any) -> bool:
-    """An environment is for several agents if it has `agents`, or PettingZoo's `possible_agents`."""
-    return getattr(env, "agents", None) is not None or getattr(env, "possible_agents", None) is not None
+    """An environment is for several agents if it has `agents`, or says in its class that it will have them."""
+    if getattr(env, "agents", None) is not None or getattr(env, "possible_agents", None) is not None:
+        return True
+    return any("agents" in inspect.get_annotations(cls) for cls in type(env).__mro__)
 
 
 class TeamReferee(Referee):

@@ -15,6 +15,7 @@ from envweave.core.local import Blueprint
 from envweave.core.lookup import load
 from envweave.core.referee import Referee
 from envweave.core.spec import EnvSpec
+from envweave.core.start import start
 from envweave.core.typed import types_of
 from envweave.errors import BadResultError, EnvError, EnvWeaveError, UnsupportedError, UsageError
 from envweave.multiagent.referee import TeamReferee, has_agents, roster_of
@@ -38,7 +39,7 @@ def blueprint(
             env = factory(**arguments)
         except EnvWeaveError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise EnvError(f"the factory of {spec.id!r} raised {type(error).__name__}: {error}") from error
         return prepared(env, f"the factory of {spec.id!r} returned")
 
@@ -67,7 +68,7 @@ def adapt(
             raise UnsupportedError(f"there is only one {name}", "register it with a factory to fork it")
         return instances.pop()
 
-    return Blueprint(build, partial(_rules, spec=spec, clock=clock), autoreset).handle(name)
+    return start(Blueprint(build, partial(_rules, spec=spec, clock=clock), autoreset), name)
 
 
 def prepared(env: Any, whence: str) -> Any:
@@ -119,7 +120,7 @@ def _rule(env: Any, spec: EnvSpec, agent: str | None = None) -> ActionRule:
         declared = typing.get_args(declared)[1]
     if agent is not None and isinstance(declared, dict):  # action_type = {"alice": Move, "bob": Bid}
         declared = declared.get(agent)
-    return ANYTHING if declared is None else _typed_rule(declared)
+    return ANYTHING if declared in (None, Any, object) else _typed_rule(declared)
 
 
 _typed_rule = lru_cache(maxsize=256)(rule_for_type)

@@ -11,6 +11,7 @@ from envweave.core.ids import EnvID
 from envweave.core.local import Blueprint
 from envweave.core.lookup import load
 from envweave.core.spec import EnvSpec
+from envweave.core.start import start
 from envweave.core.suggest import nearest
 from envweave.errors import UnavailableError, UsageError
 from envweave.registry import resolvers
@@ -123,7 +124,7 @@ def make(
     _check_backend(backend, ("auto", "inproc"))
     found = _limited(spec(id), deadline, max_episode_steps)
     plan = blueprint(found, kwargs, autoreset=autoreset)
-    return plan.handle(instance_id or f"{found.id}#0")
+    return start(plan, instance_id or f"{found.id}#0")
 
 
 def make_vector(

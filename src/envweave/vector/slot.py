@@ -8,6 +8,7 @@ from typing import Any
 
 from envweave.core.local import Blueprint
 from envweave.core.referee import OVER
+from envweave.core.start import start_blocking
 from envweave.errors import EnvError, EnvWeaveError, UsageError
 from envweave.requests import LogEvent, Request
 from envweave.results import ResetResult, StepResult
@@ -25,7 +26,7 @@ class Slot:
 
     def __init__(self, blueprint: Blueprint, id: str, *, reset_retries: int = 1) -> None:
         self.id = id
-        self.env = blueprint.local(id)
+        self.env = start_blocking(blueprint, id)
         self.incarnation = 0
         self.recovering = False
         """With autoreset: the next episode could not begin, so the next step tries again instead of stepping."""
@@ -116,7 +117,7 @@ class Slot:
         log.warning("%s did not close: %s", self.id, error.message)
 
     def _rebuild(self) -> None:
-        old, self.env = self.env, self._blueprint.local(self.id)
+        old, self.env = self.env, start_blocking(self._blueprint, self.id)
         self.env.referee.episode_number = old.referee.episode_number
         self.incarnation += 1
         self.broken = False

@@ -1,0 +1,1 @@
+"""The interfaces of others: one SDK per file."""

@@ -391,3 +391,20 @@ def test_multi_agent_environments_are_vectorized(vector):
     for _ in range(7):
         batch = vec.step([hands, hands])
         assert batch.reward == [{"left": -1.0, "right": 1.0}] * 2
+
+
+def test_an_async_environments_transform_counts_in_a_vector(vector):
+    class Async(ew.AsyncEnvironment):
+        def __init__(self):
+            self.transform = lambda observation: ew.Observation(reward=7.0)
+
+        async def reset(self):
+            return 0
+
+        async def step(self, action: int):
+            return ew.Observation(reward=1.0)
+
+    ew.register("async-transform", Async, overwrite=True)
+    vec = vector(2, id="async-transform")
+    vec.reset()
+    assert vec.step([0, 0]).reward == [7.0, 7.0]

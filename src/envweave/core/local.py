@@ -174,6 +174,8 @@ class Flows:
         member = self._member(name)
         try:
             return (yield partial(member, *arguments))
+        except NotImplementedError:
+            raise UnsupportedError(f"{self.id} does not support {name}", f"its `{name}` is not implemented") from None
         except BaseException as error:
             self._raise(name, error)
 

@@ -24,7 +24,9 @@ _NOT_FOR_AGENTS = {Action: ("metadata",), Observation: ("metadata",)}
 def adapter(type_: Any) -> TypeAdapter[Any]:
     """The type's validator. Raises `BadResultError` for a type that refers to what does not exist."""
     try:
-        return TypeAdapter(_typed_dict(type_) if is_typeddict(type_) else type_)
+        made: TypeAdapter[Any] = TypeAdapter(_typed_dict(type_) if is_typeddict(type_) else type_)
+        made.rebuild(raise_errors=True)  # pydantic would put off a name it cannot resolve to the first use
+        return made
     except PydanticSchemaGenerationError:
         raise
     except (PydanticUserError, NameError) as error:

@@ -77,6 +77,10 @@ class TeamReferee(Referee):
         self.live, self.gone = self._roster().agents, frozenset()
         if not self.live:
             raise BadResultError("reset left no agents", "fill `agents` in reset")
+        strangers = [agent for agent in self.live if not isinstance(agent, str)]
+        if strangers:
+            raise BadResultError(f"agent {strangers[0]!r} is not a string", "agents are named by strings")
+        self._rules, self._asks = {}, {}  # an agent may have other actions in another episode
         result = super().open(raw, episode_id)
         if not isinstance(result.observation, Mapping):
             raise BadResultError(_not_by_agent("observation", result.observation), _BY_AGENT)
@@ -95,12 +99,12 @@ class TeamReferee(Referee):
         reward = _rewards(outcome.reward)
         terminated, truncated = _flags(outcome.terminated, "terminated"), _flags(outcome.truncated, "truncated")
         before, roster = self.live, self._roster().agents
-        ended = {agent for agent in before if terminated.get(agent) or truncated.get(agent)}
+        told = {r.agent_id for r in outcome.requests if isinstance(r, EpisodeEnd)}
+        ended = {agent for agent in before if terminated.get(agent) or truncated.get(agent) or agent in told}
         self.gone |= ended | (frozenset(before) - frozenset(roster))
         self.live = tuple(agent for agent in roster if agent not in self.gone)
-        declared = [r for r in outcome.requests if isinstance(r, EpisodeEnd) and r.agent_id is None]
         terminated.setdefault(ALL, False)
-        truncated.setdefault(ALL, bool(declared) or self.step_count >= self._limit)
+        truncated.setdefault(ALL, None in told or self.step_count >= self._limit)
         reason = self._verdict(terminated, truncated, ended)
         if reason is not None and not (terminated[ALL] or truncated[ALL]):
             (truncated if reason == "truncated" else terminated)[ALL] = True
@@ -110,7 +114,6 @@ class TeamReferee(Referee):
         else:
             left = [agent for agent in before if agent in self.gone]
             farewells = [self._farewell(agent, terminated, truncated, outcome.info) for agent in left]
-            told = {r.agent_id for r in outcome.requests if isinstance(r, EpisodeEnd)}
             requests = self._ask((*(f for f in farewells if f.agent_id not in told), *outcome.requests))
         return StepResult(outcome.observation, reward, terminated, truncated, outcome.info, requests)
 

@@ -28,17 +28,12 @@ class TurnBased:
     @property
     def agents(self) -> list[str]:
         aec = self.unwrapped
-        return [a for a in getattr(aec, "agents", ()) if not (aec.terminations[a] or aec.truncations[a])]
+        ended, cut = getattr(aec, "terminations", {}), getattr(aec, "truncations", {})
+        return [agent for agent in getattr(aec, "agents", ()) if not (ended.get(agent) or cut.get(agent))]
 
     @property
     def to_act(self) -> str:
-        return str(self.unwrapped.agent_selection)
-
-    def action_space(self, agent: str) -> Any:
-        return self.unwrapped.action_space(agent)
-
-    def observation_space(self, agent: str) -> Any:
-        return self.unwrapped.observation_space(agent)
+        return self.unwrapped.agent_selection  # type: ignore[no-any-return]
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> ResetResult[dict[str, Any]]:
         self.unwrapped.reset(seed=seed, options=options)
@@ -62,8 +57,5 @@ class TurnBased:
             observations[self.to_act] = aec.observe(self.to_act)
         return StepResult(observations, rewards, terminated, truncated, infos)
 
-    def render(self) -> Any:
-        return self.unwrapped.render()
-
-    def close(self) -> None:
-        self.unwrapped.close()
+    def __getattr__(self, name: str) -> Any:  # spaces, state, render, close: as they are
+        return getattr(self.unwrapped, name)

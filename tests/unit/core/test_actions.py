@@ -179,8 +179,8 @@ def test_a_discrete_space_takes_what_it_contains():
     env = space_env(gym.spaces.Discrete(3, start=1))
     env.step(1)
     env.step(np.int64(3))
-    for wrong in (0, 4, "1", 1.5, None):
-        with pytest.raises(InvalidActionError, match="not in Discrete"):
+    for wrong in (0, 4, "1", 1.5, None, True, np.float64(1.0), np.array([1, 2])):
+        with pytest.raises(InvalidActionError, match="not one of 1 to 3"):
             env.step(wrong)
     assert env.action_schema() == {"type": "integer", "minimum": 1, "maximum": 3}
     assert len(env.unwrapped.taken) == 2
@@ -194,3 +194,41 @@ def test_a_box_takes_a_list_as_json_would_give_it():
         env.step([0.5, 3.0])
     number = {"type": "number", "minimum": -1.0, "maximum": 1.0}
     assert env.action_schema() == {"type": "array", "items": number, "minItems": 2, "maxItems": 2}
+
+
+def test_a_hint_of_any_takes_anything_also_by_agent():
+    class Env:
+        agents = ["a"]  # noqa: RUF012
+
+        def reset(self):
+            return {"a": 0}
+
+        def step(self, actions: dict[str, Any]):
+            return {"a": actions["a"]}, {"a": 0.0}, {"a": False}, {"a": False}, {}
+
+    env = ew.adapt(Env())
+    env.reset()
+    assert env.step({"a": "whatever"}).obs == {"a": "whatever"}
+
+
+def test_a_type_that_refers_to_nothing_is_the_authors_error_with_its_name():
+    @dataclass
+    class Lost(ew.Action):
+        where: "Nowhere"  # noqa: F821
+
+    class Env(ew.Environment[Lost, Any]):
+        def reset(self):
+            return 0
+
+        def step(self, action):
+            return 0
+
+    with pytest.raises(ew.errors.BadResultError, match="Lost cannot be validated"):
+        ew.adapt(Env())
+
+
+def test_validation_gives_an_instance_of_the_type():
+    from envweave.core.schema import validate
+
+    assert validate(Plain, {"count": 1}) == Plain(1)
+    assert validate(Any, 1) == 1

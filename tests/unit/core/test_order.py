@@ -358,3 +358,54 @@ def test_render_and_state_come_from_the_environment_or_are_refused():
     env = ew.adapt(Env())
     env.reset()
     assert env.state() == {"hidden": 0}
+
+
+def test_a_transform_is_applied_to_an_environment_of_any_class_and_to_the_answer_of_a_tool_call():
+    class Env:
+        def __init__(self):
+            self.transform = lambda observation: ew.Observation(reward=7.0, done=observation == "answered")
+
+        def reset(self):
+            return "begun"
+
+        def step(self, action):
+            return ew.StepResult("asking", requests=[ew.ToolCall(tool_name="t")]) if action else "plain"
+
+        def respond(self, request_id, value):
+            return "answered"
+
+    env = ew.adapt(Env())
+    env.reset()
+    assert env.step(0).reward == 7.0
+    (call,) = env.step(1).requests
+    answered = env.respond(call.request_id, None)
+    assert (answered.reward, answered.done) == (7.0, True)
+
+
+@pytest.mark.parametrize("member", ["state", "render", "snapshot"])
+def test_a_member_that_raises_is_an_env_error_and_the_episode_goes_on(member):
+    def broken(self):
+        raise OSError("no view today")
+
+    env = ew.adapt(type("Env", (ew.examples.CounterEnv,), {member: broken})())
+    env.reset()
+    with pytest.raises(ew.EnvError, match=f"{member} of Env raised OSError: no view today"):
+        getattr(env, member)()
+    assert env.step({"delta": 1}).reward == 1.0
+
+
+def test_a_state_method_that_is_not_implemented_is_no_state():
+    class Env(ew.examples.CounterEnv):
+        def state(self):
+            raise NotImplementedError
+
+    env = ew.adapt(Env())
+    env.reset()
+    assert env.state().step_count == 0
+
+
+def test_a_factory_that_calls_exit_does_not_end_the_program():
+    ew.register("exits", lambda: (_ for _ in ()).throw(SystemExit(1)), overwrite=True)
+    with pytest.raises(ew.EnvError, match="SystemExit"):
+        ew.make("exits")
+    ew.unregister("exits")

@@ -55,6 +55,35 @@ def test_a_value_drawn_for_a_space_is_in_the_space(space):
         assert space.contains(check(sample(schema, Random(seed))))
 
 
+class Tree(pydantic.BaseModel):
+    value: float = pydantic.Field(gt=0.5, lt=0.75)
+    children: "list[Tree]"
+    twin: "Tree | None"
+
+
+def test_a_type_that_contains_itself_comes_to_an_end():
+    for seed in range(100):
+        Tree.model_validate(sample(Tree.model_json_schema(), Random(seed)))
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "integer", "maximum": -50},
+        {"type": "integer", "minimum": 0.5, "maximum": 1.5},
+        {"type": "integer", "exclusiveMinimum": 3, "exclusiveMaximum": 5},
+        {"type": "integer", "minimum": 100},
+        {"type": "number", "maximum": -3},
+        {"type": "number", "multipleOf": 0.25, "minimum": 0, "maximum": 1},
+    ],
+)
+def test_bounds_are_kept(schema):
+    for seed in range(50):
+        value = sample(schema, Random(seed))
+        assert schema.get("minimum", value) <= value <= schema.get("maximum", value)
+        assert schema.get("exclusiveMinimum", value - 1) < value < schema.get("exclusiveMaximum", value + 1)
+
+
 @pytest.mark.parametrize("schema", [None, {}, {"type": "mystery"}])
 def test_without_a_schema_there_is_no_random_action(schema):
     with pytest.raises(UnsupportedError, match="no random action"):

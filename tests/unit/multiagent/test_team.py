@@ -224,3 +224,32 @@ def test_autoreset_asks_the_first_agents_of_the_next_episode():
         assert [request.kind for request in result.requests] == ["episode_end", "autoreset_ready", "need_action"]
         assert asked(result.requests) == ["alice"]
         assert result.requests[1].initial_obs["bob"].heaps == [1]
+
+
+def test_an_environment_that_has_agents_only_after_its_reset_says_so_in_its_class():
+    class Late:
+        agents: list[str]
+
+        def reset(self):
+            self.agents = ["a", "b"]
+            return {"a": 0, "b": 0}, {}
+
+        def step(self, actions):
+            return five("ab", __all__=True)
+
+    env = ew.adapt(Late())
+    assert asked(env.reset().requests) == ["a", "b"]
+    assert env.step({"a": 0, "b": 0}).done
+
+
+def test_an_agent_that_the_environment_itself_declares_gone_is_not_asked_again():
+    left = ew.EpisodeEnd(reason="agent_left", agent_id="b")
+    env, _ = play("ab", [("ab", ew.StepResult({"a": 0}, {"a": 0.0}, {}, {}, requests=[left]))])
+    step = env.step({"a": 0, "b": 0})
+    assert ended(step.requests) == [("b", "agent_left")]
+    assert asked(step.requests) == ["a"]
+
+
+def test_agents_that_are_not_named_by_strings_are_refused():
+    with pytest.raises(BadResultError, match="agent 1 is not a string"):
+        play([1, 2], [])

@@ -127,12 +127,15 @@ class Referee:
             observation, reward, terminated, truncated, info = raw, raw.reward, False, False, raw.metadata
         else:
             return self._decide(read_step(raw))
-        if terminated is not False or truncated is not False or not self._plain:
+        if terminated.__class__ is not bool or truncated.__class__ is not bool or not self._plain:
             return self._decide(Outcome(observation, reward, terminated, truncated, info, ()))
         if reward.__class__ is not float or reward - reward != 0.0:  # infinity and NaN: their difference is NaN
             reward = read_reward(reward)
-        self.phase = RUNNING
         self.last_obs = observation
+        if terminated or truncated:
+            end = self._end("terminated" if terminated else "truncated", info)
+            return StepResult(observation, reward, terminated, truncated, info, end)
+        self.phase = RUNNING
         return StepResult(observation, reward, False, False, info, self._need)
 
     def resume(self, raw: Any) -> StepResult[Any]:
@@ -187,7 +190,7 @@ class Referee:
         return farewell
 
     def announce(self, result: StepResult[Any], reset: ResetResult[Any]) -> StepResult[Any]:
-        """Tell in the last result of one episode that the next has begun."""
+        """Tell in the last result of one episode that the next has begun; gives that result."""
         ready = AutoresetReady(
             env_id=self.env_id,
             initial_obs=reset.observation,

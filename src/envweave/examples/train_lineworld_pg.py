@@ -1,0 +1,368 @@
+"""Learn to walk along a line: tabular REINFORCE with a moving-average baseline, in one file.
+
+    python -m envweave.examples.train_lineworld_pg --num-envs 16 --episodes 400
+
+Expected, with any seed: a success rate of 0.95 or more over the last 100 episodes, after about two seconds.
+Writes runs/lineworld/<utc>/{config.json, metrics.jsonl, metrics.png, summary.json, checkpoint.json}.
+
+`--resume DIR` goes on from the last checkpoint of that run; walks that were under way then begin anew.
+Exit codes: 0 done, 1 the environment failed, 2 wrong call, 130 stopped by Ctrl-C (checkpoint and summary are written).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, NoReturn, TypeAlias
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+import envweave as ew
+
+try:
+    import numpy as np
+    from numpy.typing import NDArray
+except ModuleNotFoundError:
+    missing = ew.errors.UnavailableError("'numpy' is not installed", "pip install 'envweave[train]'")
+    if __name__ != "__main__":
+        raise missing from None
+    print(missing, file=sys.stderr)
+    raise SystemExit(2) from None
+
+Walk: TypeAlias = list[tuple[int, int, float]]  # cell, way (0 left, 1 right), reward
+
+KEEP = 0.95  # of the baseline, at each episode
+FIXED = ("seed", "num_envs", "lr", "gamma", "size", "max_steps", "window")  # what a resumed run cannot change
+NUMBERS: dict[str, tuple[float | None, float, float, str]] = {  # default, lowest, highest
+    "--seed": (0, 0, 2**32, "of the policy and the environments"),
+    "--num-envs": (16, 1, 10_000, "environments side by side"),
+    "--episodes": (400, 0, 10**7, "how many; 0 for as many as the target takes"),
+    "--max-episodes": (10_000, 1, 10**7, "the most with --episodes 0"),
+    "--window": (100, 1, 10**6, "episodes that rate and average are taken over"),
+    "--min-episodes": (100, 0, 10**7, "the fewest before the target ends the run"),
+    "--target-success-rate": (None, 0.0, 1.0, "ends the run"),
+    "--log-every": (50, 1, 10**7, "episodes between lines and checkpoints"),
+    "--lr": (0.25, 1e-6, 100.0, "learning rate"),
+    "--gamma": (0.99, 0.0, 1.0, "discount"),
+    "--size": (5, 1, 1000, "steps from the start to a goal"),
+    "--max-steps": (0, 0, 10**6, "steps in an episode; 0 for four times the size"),
+}
+
+
+@dataclass
+class Run:
+    """What a checkpoint holds, where it is kept, and the metrics of each episode so far."""
+
+    folder: Path
+    options: argparse.Namespace
+    rng: np.random.Generator
+    logits: NDArray[np.float64]  # left and right, for each cell and goal
+    baseline: float
+    failed: int  # rows without a reward, because an environment failed
+    since: float  # when it would have begun, had it never been interrupted
+    rows: list[dict[str, Any]]
+
+
+def train(run: Run, progress: Progress) -> None:
+    """Walk and learn until there are as many episodes as asked for, or the target is reached."""
+    options = run.options
+    limit = options.episodes or options.max_episodes
+    bar = progress.add_task("walking", total=limit, completed=len(run.rows), note="")
+    line = {"size": options.size, "max_steps": options.max_steps or None}
+    with ew.make_vector("lineworld", options.num_envs, backend="inproc", autoreset=True, **line) as vector:
+        for walk, success in finished_walks(run, vector, 0 if reached(run) else limit - len(run.rows)):
+            learn(run, walk)
+            record(run, walk, success)
+            progress.update(bar, advance=1, note=note(run))
+            if len(run.rows) % options.log_every == 0:
+                save(run)
+                progress.console.print(f"episode {len(run.rows):>5}  {note(run)}", highlight=False)
+            if reached(run):
+                break
+
+
+def finished_walks(run: Run, vector: ew.VectorEnv, left: int) -> Iterator[tuple[Walk, bool]]:
+    """Each walk as it ends, and whether it got there. Only as many begin as will count, so the slow ones count too."""
+    seeds = run.rng.integers(2**31, size=vector.num_envs).tolist()
+    seen = dict(enumerate(vector.reset(seed=seeds).obs))
+    walks: dict[int, Walk] = {id: [] for id in range(min(vector.num_envs, left))}
+    left -= len(walks)
+    while walks:
+        ids = list(walks)
+        cells = [cell(seen[id], run.options.size) for id in ids]
+        ways = (run.rng.random(len(ids)) < chances(run, cells)[:, 1]).astype(int).tolist()
+        batch = vector.step([{"move": (-1, 1)[way]} for way in ways], ids)
+        for id, at, way, result in zip(ids, cells, ways, batch.results, strict=True):
+            seen[id] = next_obs(result) or seen[id]  # None while it cannot begin; then any action will do
+            if result.reward is None:  # it failed: this walk has no score and begins anew
+                count_failure(run, result)
+                walks[id] = []
+                continue
+            walks[id].append((at, way, result.reward))
+            if result.done:
+                yield walks.pop(id), result.terminated
+                if left:
+                    left -= 1
+                    walks[id] = []
+
+
+def next_obs(result: ew.StepResult[Any]) -> Any:
+    """What to act on next: the result keeps the last observation, the first of the next episode is in a request."""
+    ready = (request.initial_obs for request in result.requests if isinstance(request, ew.AutoresetReady))
+    return next(ready, result.obs)
+
+
+def count_failure(run: Run, result: ew.StepResult[Any]) -> None:
+    run.failed += 1
+    if run.failed > 100 + len(run.rows):
+        reason = result.info.get("error", {}).get("message", "no reward")
+        raise ew.EnvError(f"lineworld failed {run.failed} times: {reason}", f"mend it and --resume {run.folder}")
+
+
+def cell(obs: Any, size: int) -> int:
+    """The line of the table for a position and a goal; all positions beyond an end are one."""
+    return int(obs.goal > 0) * (2 * size + 1) + int(np.clip(obs.pos, -size, size)) + size
+
+
+def chances(run: Run, cells: list[int]) -> NDArray[np.float64]:
+    powers = np.exp(run.logits[cells] - run.logits[cells].max(axis=1, keepdims=True))
+    return np.asarray(powers / powers.sum(axis=1, keepdims=True))
+
+
+def learn(run: Run, walk: Walk) -> None:
+    """REINFORCE: make what was done likelier by how much better than the baseline it went on from there."""
+    cells, ways, rewards = (list(column) for column in zip(*walk, strict=True))
+    returns = np.array(rewards)
+    for at in reversed(range(len(walk) - 1)):
+        returns[at] += run.options.gamma * returns[at + 1]
+    visits = np.bincount(cells)[cells]  # a cell counts once a walk, or wandering to and fro would drown all else
+    gradient = np.eye(2)[ways] - chances(run, cells)
+    np.add.at(run.logits, cells, run.options.lr * ((returns - run.baseline) / visits)[:, None] * gradient)
+    run.baseline = float(KEEP * run.baseline + (1 - KEEP) * returns[0])
+
+
+def record(run: Run, walk: Walk, success: bool) -> None:
+    rewards = [reward for _, _, reward in walk]
+    row = {"episode": len(run.rows) + 1, "return": sum(rewards), "success": success, "length": len(rewards)}
+    window = [*run.rows[-run.options.window :], row][-run.options.window :]
+    row["avg_return"] = sum(one["return"] for one in window) / len(window)
+    row["success_rate"] = sum(one["success"] for one in window) / len(window)
+    row |= {"baseline": run.baseline, "elapsed_s": round(time.monotonic() - run.since, 4)}
+    with (run.folder / "metrics.jsonl").open("a") as file:
+        file.write(json.dumps(row) + "\n")
+    run.rows.append(row)
+
+
+def reached(run: Run) -> bool:
+    target = run.options.target_success_rate
+    enough = len(run.rows) >= max(run.options.min_episodes, 1)
+    return target is not None and enough and bool(run.rows[-1]["success_rate"] >= target)
+
+
+def note(run: Run) -> str:
+    return "success rate {success_rate:.2f}  return {avg_return:+.2f}".format(**run.rows[-1])
+
+
+# The files of a run.
+
+
+def begin(options: argparse.Namespace) -> Run:
+    wanted = options.run_dir or Path("runs/lineworld") / datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
+    logits = np.zeros((2 * (2 * options.size + 1), 2))
+    run = Run(new_folder(wanted), options, np.random.default_rng(options.seed), logits, 0.0, 0, time.monotonic(), [])
+    save(run)
+    return run
+
+
+def new_folder(wanted: Path) -> Path:
+    """Make the directory; where it exists the next free name is taken, so no run is written over."""
+    folder, number = wanted, 1
+    try:
+        wanted.parent.mkdir(parents=True, exist_ok=True)
+        while True:
+            try:
+                folder.mkdir()
+                return folder
+            except FileExistsError:
+                number += 1
+                folder = Path(f"{wanted.resolve()}-{number}")
+    except OSError as error:
+        message = f"cannot make the run folder {wanted}: {error.strerror}"
+        raise ew.UsageError(message, "--run-dir names another place") from None
+
+
+def resume(options: argparse.Namespace) -> Run:
+    """The run as its checkpoint left it; metrics written after the checkpoint are cut off."""
+    saved = read(options.resume / "checkpoint.json")
+    rng = np.random.default_rng()
+    try:
+        rng.bit_generator.state = saved["rng"]
+        logits = np.array(saved["logits"], float).reshape(2 * (2 * options.size + 1), 2)
+        since = time.monotonic() - saved["elapsed_s"]
+        rows = trim(options.resume / "metrics.jsonl", saved["episodes"])
+        return Run(options.resume, options, rng, logits, float(saved["baseline"]), saved["failed"], since, rows)
+    except (KeyError, TypeError, ValueError) as error:
+        raise cannot_resume(options.resume, f"damaged, {error!r}") from None
+
+
+def trim(path: Path, episodes: int) -> list[dict[str, Any]]:
+    """Cut the metrics down to so many episodes and read them."""
+    lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
+    if len(lines) < episodes:
+        raise ValueError(f"{len(lines)} lines in {path.name} for {episodes} episodes")
+    if len(lines) > episodes:
+        os.truncate(path, sum(map(len, lines[:episodes])))
+    return [json.loads(line) for line in lines[:episodes]]
+
+
+def save(run: Run) -> None:
+    config = {key: value for key, value in vars(run.options).items() if key not in ("run_dir", "resume")}
+    write(run.folder / "config.json", config)
+    checkpoint = {"episodes": len(run.rows), "elapsed_s": time.monotonic() - run.since, "failed": run.failed}
+    policy = {"baseline": run.baseline, "rng": run.rng.bit_generator.state, "logits": run.logits.tolist()}
+    write(run.folder / "checkpoint.json", checkpoint | policy)
+
+
+def read(path: Path) -> dict[str, Any]:
+    try:
+        return dict(json.loads(path.read_text()))
+    except (FileNotFoundError, NotADirectoryError):
+        raise cannot_resume(path.parent, f"it has no {path.name}") from None
+    except (TypeError, ValueError) as error:
+        raise cannot_resume(path.parent, f"{path.name} is damaged, {error}") from None
+
+
+def cannot_resume(folder: Path, reason: str) -> ew.UsageError:
+    return ew.UsageError(f"cannot resume {str(folder)!r}: {reason}", "--resume takes the directory of a run")
+
+
+def summary(run: Run, status: str) -> dict[str, Any]:
+    last = run.rows[-1] if run.rows else {}
+    return {
+        "status": status,
+        "episodes": len(run.rows),
+        "success_rate": last.get("success_rate"),
+        "avg_return": last.get("avg_return"),
+        "baseline": run.baseline,
+        "reached_target": None if run.options.target_success_rate is None else reached(run),
+        "failed_rows": run.failed,
+        "elapsed_s": last.get("elapsed_s", 0.0),
+    }
+
+
+def write(path: Path, data: dict[str, Any]) -> None:
+    """Write a file whole or not at all."""
+    draft = path.with_name(f".{path.name}.tmp")
+    draft.write_text(json.dumps(data, indent=2) + "\n")
+    draft.replace(path)
+
+
+def plot(run: Run) -> None:
+    from matplotlib.figure import Figure  # slow to load; a figure without pyplot is drawn by Agg and opens no window
+
+    figure = Figure(figsize=(9, 6), layout="constrained")
+    for axes, key in zip(figure.subplots(2, 2).flat, ("success_rate", "avg_return", "baseline", "length"), strict=True):
+        axes.plot([row["episode"] for row in run.rows], [row[key] for row in run.rows])
+        axes.set(title=key.replace("_", " "), xlabel="episode")
+    figure.savefig(run.folder / "metrics.png", dpi=120)
+
+
+def curve(run: Run, console: Console) -> str:
+    """The success rate from the first episode to the last, as one line of text."""
+    levels = "▁▂▃▄▅▆▇█" if "utf" in console.encoding.lower() else "_.:-=+*#"
+    parts = np.array_split([row["success"] for row in run.rows], min(40, len(run.rows)))
+    return "".join(levels[round(float(part.mean()) * (len(levels) - 1))] for part in parts)
+
+
+# The command.
+
+
+class Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise ew.UsageError(message, "--help lists the flags")
+
+
+def parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    """The options; of a resumed run its own, as far as they are not given anew. Raises `UsageError`."""
+    parser = Parser(description=(__doc__ or "").partition("\n")[0], allow_abbrev=False)
+    for flag, (default, low, high, meaning) in NUMBERS.items():
+        parser.add_argument(flag, type=type(high), default=default, help=f"{meaning} ({low} to {high}; {default})")
+    parser.add_argument("--plot", action=argparse.BooleanOptionalAction, default=True, help="draw metrics.png")
+    parser.add_argument("--run-dir", type=Path, help="a new directory (runs/lineworld/<utc>)")
+    parser.add_argument("--resume", type=Path, metavar="DIR", help="go on with the run in DIR")
+    options = parser.parse_args(argv)
+    if options.resume is not None:
+        saved = read(options.resume / "config.json")
+        parser.set_defaults(**saved)
+        options = parser.parse_args(argv)
+        for key in FIXED:
+            if getattr(options, key) != saved.get(key):
+                raise ew.UsageError(f"{key} is {saved.get(key)} in {options.resume}", "start a new run to change it")
+    check(options)
+    return options
+
+
+def check(options: argparse.Namespace) -> None:
+    for flag, (_, low, high, _) in NUMBERS.items():
+        value = getattr(options, flag[2:].replace("-", "_"))
+        if value is not None and not low <= value <= high:
+            raise ew.UsageError(f"{flag} is {value}", f"use a number from {low} to {high}")
+    if options.resume is not None and options.run_dir is not None:
+        raise ew.UsageError("--run-dir with --resume", "a resumed run stays in its directory")
+    if options.episodes == 0 and options.target_success_rate is None:
+        raise ew.UsageError("--episodes 0 without a target would not end", "add --target-success-rate 0.95")
+    if 0 < options.max_steps < options.size:
+        raise ew.UsageError(f"no goal can be reached in {options.max_steps} steps", f"use at least {options.size}")
+    if options.plot and find_spec("matplotlib") is None:
+        raise ew.errors.UnavailableError("'matplotlib' is not installed", "pip install 'envweave[train]', or --no-plot")
+
+
+def drive(run: Run, console: Console) -> int:
+    """Train, save, tell and plot. Ctrl-C ends the training and nothing else."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[note]}"))
+    code = 0
+    try:
+        with Progress(*columns, TimeElapsedColumn(), console=console, disable=not console.is_terminal) as progress:
+            train(run, progress)
+    except KeyboardInterrupt:
+        code = 130
+        trim(run.folder / "metrics.jsonl", len(run.rows))
+    save(run)
+    status = "interrupted" if code else "finished"
+    write(run.folder / "summary.json", summary(run, status))
+    if run.rows:
+        told = f"{status}: {len(run.rows)} episodes in {run.rows[-1]['elapsed_s']:.1f} s  {note(run)}"
+        told += "" if run.options.target_success_rate is None or reached(run) else "  target not reached"
+        console.print(told, f"learning curve: {curve(run, console)}", sep="\n", highlight=False)
+        if run.options.plot and not code:
+            plot(run)
+    console.print(f"run: {run.folder}", highlight=False, markup=False, soft_wrap=True)
+    return code
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Train as the flags say and return the exit code."""
+    try:
+        options = parse(argv)
+        return drive(begin(options) if options.resume is None else resume(options), Console())
+    except KeyboardInterrupt:
+        return 130
+    except OSError as error:
+        print(f"cannot use {error.filename}: {error.strerror}\nhint: --run-dir names another place", file=sys.stderr)
+        return 2
+    except ew.EnvWeaveError as error:
+        print(error, file=sys.stderr)
+        return 2 if isinstance(error, ew.UsageError) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

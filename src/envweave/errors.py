@@ -30,6 +30,15 @@ if TYPE_CHECKING:
     from envweave.requests import Request
 
 
+def describe(error: BaseException) -> str:
+    """Type and text of an exception; one that cannot even say what it is has no text."""
+    try:
+        text = str(error)
+    except Exception:  # anything may happen in somebody's __str__
+        text = "(its text cannot be read)"
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
 class EnvWeaveError(Exception):
     """Base of all errors here; `except EnvWeaveError` catches ours and nobody else's."""
 

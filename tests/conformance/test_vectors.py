@@ -4,6 +4,7 @@ import random
 import threading
 
 import gymnasium as gym
+import numpy as np
 import pytest
 
 import envweave as ew
@@ -408,3 +409,119 @@ def test_an_async_environments_transform_counts_in_a_vector(vector):
     vec = vector(2, id="async-transform")
     vec.reset()
     assert vec.step([0, 0]).reward == [7.0, 7.0]
+
+
+def test_a_tool_call_in_a_vector_is_answered(vector):
+    class Asks(Walker):
+        def step(self, action: int):
+            return ew.StepResult(self.at, requests=[ew.ToolCall(tool_name="t")])
+
+        def respond(self, request_id, value):
+            if value == "fail":
+                raise OSError("no")
+            return value, 1.0, True, False, {}
+
+    ew.register("asks", Asks, overwrite=True)
+    vec = vector(2, id="asks")
+    vec.reset(start=0)
+    calls = [requests[0] for requests in vec.step([0, 0]).requests]
+    with pytest.raises(UsageError, match="environment 0: tool call") as caught:
+        vec.step([0, 0])
+    assert "vector.respond(0, " in caught.value.hint
+    assert vec.respond(0, calls[0].request_id, "found").obs == ["found"]
+    vec.send_response(1, calls[1].request_id, "fail")
+    failed = vec.recv(timeout=30)
+    assert (failed.ids, failed.reward, list(failed.failures)) == ([1], [None], [1])
+    with pytest.raises(UsageError):
+        vec.respond(0, "nobody", 1)
+
+
+def test_the_deadline_of_an_action_counts_from_when_the_driver_was_asked():
+    now = [0.0]
+
+    class Slow(Walker):
+        def step(self, action: int):
+            now[0] += 1.0
+            return super().step(action)
+
+    from envweave.registry.build import blueprint
+    from envweave.vector.inproc import InprocVector
+
+    plan = blueprint(ew.EnvSpec(id="slow", factory=Slow, deadline=1.5), {}, clock=lambda: now[0])
+    with InprocVector([(plan, f"slow#{i}") for i in range(5)]) as vec:
+        vec.reset(start=-100)
+        for _ in range(3):
+            assert vec.step([0] * 5).failures == {}
+        now[0] += 2.0
+        assert all(reasons(requests) == ["timeout"] for requests in vec.step([0] * 5).requests)
+
+
+def test_ctrl_c_in_a_reset_leaves_a_vector_that_can_be_reset():
+    class Interrupts(Walker):
+        armed = True
+
+        def reset(self, *, seed=None):
+            if self.number == 2 and Interrupts.armed:
+                Interrupts.armed = False
+                raise KeyboardInterrupt
+            return self.number
+
+    Interrupts.built = 0
+    ew.register("interrupts", Interrupts, overwrite=True)
+    with ew.make_vector("interrupts", 3) as vec:
+        with pytest.raises(KeyboardInterrupt):
+            vec.reset()
+        assert vec.reset().obs == [1, 2, 3]
+
+
+def test_a_close_that_fails_in_any_way_does_not_keep_the_others_from_closing(vector):
+    class Bad(Walker):
+        def close(self):
+            super().close()
+            raise GeneratorExit
+
+    ew.register("bad-close", Bad, overwrite=True)
+    Bad.closed = 0
+    vec = vector(3, id="bad-close")
+    vec.close()
+    assert Bad.closed == 3
+
+
+def test_numpy_numbers_are_numbers_and_anything_else_is_refused(vector):
+    vec = vector(np.int64(3))
+    assert len(vec.reset(seed=np.int64(3)).obs) == 3
+    assert vec.reset(ids=np.array([2]), seed=np.array([3])).ids == [2]
+    assert len(vec.step([], ids=[])) == 0
+    for wrong in ({"seed": 1.5}, {"seed": [1]}, {"ids": 1}, {"ids": [None]}, {"ids": ["x"]}, {"ids": [1.7]}):
+        with pytest.raises(UsageError):
+            vec.reset(**wrong)
+    for wrong in ({"timeout": float("nan")}, {"min_ready": "x"}, {"min_ready": -1}):
+        with pytest.raises(UsageError):
+            vec.recv(**wrong)
+    assert len(vec.recv(timeout=float("inf"))) == 0
+    with pytest.raises(UsageError):
+        vec.step({"a": 1})
+
+
+def test_an_info_of_the_environments_own_is_not_taken_for_a_failure(vector):
+    class Says(Walker):
+        def step(self, action: int):
+            return 0, 1.0, True, False, {"error": {"code": 404}}
+
+    ew.register("says", Says, overwrite=True)
+    vec = vector(1, id="says")
+    vec.reset(start=0)
+    assert vec.step([0]).failures == {}
+
+
+def test_whatever_an_environment_raises_costs_only_its_row(vector):
+    class Odd(Walker):
+        def step(self, action: int):
+            if action:
+                raise GeneratorExit
+            return super().step(action)
+
+    ew.register("odd", Odd, overwrite=True)
+    vec = vector(2, id="odd")
+    vec.reset(start=0)
+    assert vec.step([1, 0]).reward == [None, 0.0]

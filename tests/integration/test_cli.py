@@ -99,7 +99,7 @@ def test_check_passes_good_environments_and_explains_bad_ones(tmp_path):
         (("run", "a b"), 2, "'a b' is not an environment ID", "hint: scheme://"),
         (("run", "counter", "-a", "nonsense"), 2, "'nonsense' is not an argument", "hint: write --arg"),
         (("run", "counter", "-a", "colour=red"), 2, "'counter' cannot be made like this", "hint: it takes: start"),
-        (("run", "lineworld", "-a", "size=-1"), 1, "the factory of 'lineworld' raised ValueError", None),
+        (("info", "lineworld", "-a", "size=-1"), 1, "the factory of 'lineworld' raised ValueError", None),
         (("run", "counter", "--policy", "clever"), 2, "no policy named 'clever'", "hint: use `random`"),
         (("run", "counter", "-n", "0"), 2, "invalid value for '-n'", "hint: envweave run --help"),
         (("run", "counter", "--nonsense"), 2, "no such option", "hint: envweave run --help"),
@@ -122,3 +122,55 @@ def test_no_arguments_show_the_help():
     done = envweave()
     assert "Usage" in done.stdout + done.stderr
     assert envweave("--help").returncode == 0
+
+
+@pytest.fixture
+def odd(tmp_path):
+    (tmp_path / "odd.py").write_text(
+        "class Env:\n"
+        "    agents = ['[/x]']\n"
+        "    def reset(self): print('printed'); return {'[/x]': 0}\n"
+        "    def step(self, actions: dict[str, int]):\n"
+        "        return {'[/x]': 0}, {'[/x]': 1e308}, {'__all__': True}, {}, {'error': 'wrong answer'}\n"
+        "    def close(self): raise OSError('cannot close')\n"
+        "class Fails:\n"
+        "    def __init__(self): raise OSError('cannot begin')\n"
+        "def bad_policy(observation, request): raise KeyError('lost')\n"
+        "class Fine(Env):\n"
+        "    def close(self): pass\n"
+    )
+    return tmp_path
+
+
+def test_odd_names_numbers_and_prints_do_not_disturb_a_run(odd):
+    done = envweave("run", "pkg://odd:Fine", "-n", "3", "--json", cwd=odd)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["returns"]["[/x]"]["max"] == 1e308
+    assert "printed" in done.stderr
+    assert "[/x]" in envweave("run", "pkg://odd:Fine", "-n", "1", cwd=odd).stdout
+
+
+@pytest.mark.parametrize(("name", "reason"), [("Env", "cannot close"), ("Fails", "cannot begin")])
+def test_an_environment_that_cannot_begin_or_close_costs_its_episode(odd, name, reason):
+    done = envweave("run", f"pkg://odd:{name}", "-n", "2", "--json", cwd=odd)
+    assert done.returncode == 1
+    found = json.loads(done.stdout)
+    assert found["ends"] == {"infra_error": 2}
+    assert reason in next(iter(found["errors"]))
+
+
+def test_a_policy_that_raises_is_two_lines(odd):
+    done = envweave("run", "pkg://odd:Fine", "--policy", "odd:bad_policy", cwd=odd)
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-2:] == [
+        "policy 'odd:bad_policy' raised KeyError: 'lost'",
+        "hint: it takes (observation, request)",
+    ]
+
+
+def test_a_terminal_without_our_signs_still_gets_the_text():
+    command = [sys.executable, "-m", "envweave", "check", "counter"]
+    env = {"PYTHONIOENCODING": "ascii", "PATH": ""}
+    done = subprocess.run(command, capture_output=True, check=False, env=env, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert b"seed_repeats" in done.stdout

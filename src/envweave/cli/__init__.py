@@ -5,6 +5,7 @@ Exit codes: 0 well, 1 something about an environment is not, 2 the call was wron
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from typing import Any
@@ -36,7 +37,10 @@ def envweave(context: typer.Context) -> None:
 
 def main() -> None:
     """Run the command line and leave with its exit code."""
-    sys.path.insert(0, os.getcwd())  # so that pkg://my_env:MyEnv finds a file of the user's, as python -m would
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal without our signs still gets the text
+    sys.path.insert(0, "")  # so that pkg://my_env:MyEnv finds a file of the user's, as python -m would
     sys.exit(_run())
 
 

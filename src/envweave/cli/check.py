@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from envweave.cli.options import Arguments, AsJSON, EnvName, keyword_arguments, out, print_json
+from envweave.cli.options import Arguments, AsJSON, EnvName, keyword_arguments, out, own_output, print_json
 from envweave.testing import check_env
 
 
@@ -18,7 +18,8 @@ def check(
     as_json: AsJSON = False,
 ) -> int:
     """Check that an environment keeps the contract; 1 if it does not, with a fix for each finding."""
-    report = check_env(id, seed=seed, **keyword_arguments(arg))
+    with own_output(as_json):
+        report = check_env(id, seed=seed, **keyword_arguments(arg))
     if as_json:
         print_json(report.to_data())
         return 0 if report.ok else 1

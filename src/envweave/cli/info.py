@@ -7,7 +7,7 @@ import json
 from rich.table import Table
 from rich.text import Text
 
-from envweave.cli.options import Arguments, AsJSON, EnvName, keyword_arguments, out, print_json
+from envweave.cli.options import Arguments, AsJSON, EnvName, keyword_arguments, out, own_output, print_json
 from envweave.core.schema import json_schema
 from envweave.core.typed import types_of
 from envweave.registry.make import make
@@ -18,7 +18,7 @@ from envweave.requests import NeedAction
 def info(id: EnvName, arg: Arguments = None, as_json: AsJSON = False) -> None:
     """Show an environment's spec, agents and the JSON Schema of its actions and observations."""
     spec = spec_of(id)
-    with make(id, **keyword_arguments(arg)) as env:
+    with own_output(as_json), make(id, **keyword_arguments(arg)) as env:
         begun = env.reset(seed=0)
         agents = [request.agent_id for request in begun.requests if isinstance(request, NeedAction)]
         seen = types_of(getattr(env, "unwrapped", None)).observation

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rich.table import Table
+from rich.text import Text
 
 from envweave.cli.options import AsJSON, out, print_json
 from envweave.registry.make import registry
@@ -16,5 +17,5 @@ def list(as_json: AsJSON = False) -> None:
         return
     table = Table("ID", "from", "what it is", box=None, pad_edge=False)
     for name, spec in found.items():
-        table.add_row(name, f"{spec.source} {spec.version}".strip(), spec.description)
+        table.add_row(*map(Text, (name, f"{spec.source} {spec.version}".strip(), spec.description)))
     out.print(table)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, redirect_stdout
 from typing import Annotated, Any
 
 import typer
@@ -18,6 +21,13 @@ Arguments = Annotated[
 ]
 
 out = Console()
+
+
+@contextmanager
+def own_output(as_json: bool) -> Iterator[None]:
+    """Where JSON is printed, what an environment prints goes to stderr."""
+    with redirect_stdout(sys.stderr) if as_json else nullcontext():
+        yield
 
 
 def print_json(data: Any) -> None:

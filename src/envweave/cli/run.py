@@ -5,19 +5,21 @@ from __future__ import annotations
 import sys
 import time
 from collections import Counter
-from statistics import fmean, stdev
+from math import sqrt
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
+from rich.text import Text
 
-from envweave.cli.options import Arguments, AsJSON, EnvName, keyword_arguments, out, print_json
+from envweave.cli.options import Arguments, AsJSON, EnvName, keyword_arguments, out, own_output, print_json
 from envweave.core.lookup import load
 from envweave.core.rollout import Policy, Rollout, random_policy, rollout
-from envweave.errors import EnvError, UsageError
+from envweave.errors import EnvError, UsageError, describe
 from envweave.registry.make import make
+from envweave.requests import NeedAction
 
 
 def run(
@@ -35,7 +37,8 @@ def run(
     began = time.perf_counter()
     numbers = range(episodes)
     bar = track(numbers, id, console=Console(stderr=True), disable=as_json or not sys.stderr.isatty())
-    played = [_play(id, kwargs, chosen, seed + number, max_steps) for number in bar]
+    with own_output(as_json):
+        played = [_play(id, kwargs, chosen, seed + number, max_steps) for number in bar]
     summary = _summary(id, played, time.perf_counter() - began)
     if as_json:
         print_json(summary)
@@ -52,16 +55,25 @@ def _policy(name: str, seed: int) -> Policy:
     found = load(name)
     if not callable(found):
         raise UsageError(f"policy {name!r} is not a function")
-    return found  # type: ignore[no-any-return]
+
+    def policy(observation: Any, need: NeedAction) -> Any:
+        try:
+            return found(observation, need)
+        except Exception as error:
+            raise UsageError(f"policy {name!r} raised {describe(error)}", "it takes (observation, request)") from error
+
+    return policy
 
 
 def _play(id: str, kwargs: dict[str, Any], policy: Policy, seed: int, max_steps: int) -> Rollout:
     """An environment that fails costs its episode, not the run: the next one gets a new environment."""
-    with make(id, **kwargs) as env:
-        try:
-            return rollout(env, policy, seed=seed, max_steps=max_steps)
-        except EnvError as error:
-            return Rollout(reason="infra_error", error=error.message)
+    played = Rollout()
+    try:
+        with make(id, **kwargs) as env:
+            played = rollout(env, policy, seed=seed, max_steps=max_steps)
+    except EnvError as error:
+        played.reason, played.error = "infra_error", error.message
+    return played
 
 
 def _summary(id: str, played: list[Rollout], seconds: float) -> dict[str, Any]:
@@ -81,17 +93,21 @@ def _summary(id: str, played: list[Rollout], seconds: float) -> dict[str, Any]:
 
 
 def _spread(values: list[float]) -> dict[str, float]:
-    deviation = stdev(values) if len(values) > 1 else 0.0
-    return {"mean": fmean(values), "std": deviation, "min": min(values), "max": max(values)}
+    mean = sum(values) / len(values)
+    deviation = sqrt(sum((value - mean) ** 2 for value in values) / max(1, len(values) - 1))
+    return {"mean": mean, "std": deviation, "min": min(values), "max": max(values)}
 
 
 def _show(summary: dict[str, Any]) -> None:
     table = Table("", "mean", "std", "min", "max", box=None, pad_edge=False, title=None)
     rows = {f"return {agent}": spread for agent, spread in summary["returns"].items()} | {"length": summary["length"]}
     for name, spread in rows.items():
-        table.add_row(name, *(f"{spread[key]:.3f}" for key in ("mean", "std", "min", "max")))
+        table.add_row(Text(name), *(f"{spread[key]:.3f}" for key in ("mean", "std", "min", "max")))
     out.print(table)
     ends = ", ".join(f"{reason} {count}" for reason, count in summary["ends"].items())
-    out.print(f"{summary['episodes']} episodes ({ends}), {summary['steps']} steps, {summary['steps_per_second']:g}/s")
+    out.print(
+        f"{summary['episodes']} episodes ({ends}), {summary['steps']} steps, {summary['steps_per_second']:g}/s",
+        markup=False,
+    )
     for error, count in summary["errors"].items():
         out.print(f"{count}x {error}", markup=False)

@@ -1,15 +1,16 @@
-"""A handle on an async environment in this process."""
+"""The handle on an async environment in this process."""
 
 from __future__ import annotations
 
 import asyncio
 import functools
 import inspect
-from typing import Any, TypeVar
+import os
+from typing import Any, ClassVar, TypeVar
 
 from envweave.core.faces import BridgedEnv
+from envweave.core.flows import Blueprint, Flow, Flows, Snapshot
 from envweave.core.handle import AsyncEnvHandle, EnvHandle
-from envweave.core.local import Blueprint, Flow, Flows, Snapshot
 from envweave.core.loop import BACKGROUND, await_on
 from envweave.requests import Request
 from envweave.results import ResetResult, StepResult
@@ -18,14 +19,17 @@ T = TypeVar("T")
 
 
 class AsyncLocalEnv(Flows, AsyncEnvHandle[Any]):
-    """All calls to the environment run on the loop that made the first one."""
+    """All calls to the environment run on the loop that made the first one, as long as that loop runs."""
 
-    _home: asyncio.AbstractEventLoop | None = None
+    passing: ClassVar[tuple[type[BaseException], ...]] = (KeyboardInterrupt, asyncio.CancelledError)
+
+    home: asyncio.AbstractEventLoop | None = None
+    _home_pid = 0
 
     async def _run(self, flow: Flow[T]) -> T:
-        if self._home is None or self._home.is_closed():
-            self._home = asyncio.get_running_loop()
-        return await await_on(self._home, run(flow))
+        if self.home is None or not self.home.is_running() or self._home_pid != os.getpid():
+            self.home, self._home_pid = asyncio.get_running_loop(), os.getpid()
+        return await await_on(self.home, run(flow))
 
     async def reset(
         self,
@@ -38,10 +42,10 @@ class AsyncLocalEnv(Flows, AsyncEnvHandle[Any]):
         return await self._run(self.resetting(seed, options, episode_id, own))
 
     async def step(self, action: Any) -> StepResult[Any]:
-        return await self._run(self.stepping(action))
+        return self.checked(await self._run(self.stepping(action)))
 
     async def respond(self, request_id: str, value: Any) -> StepResult[Any]:
-        return await self._run(self.responding(request_id, value))
+        return self.checked(await self._run(self.responding(request_id, value)))
 
     async def state(self) -> Any:
         return await self._run(self.stating())
@@ -57,8 +61,8 @@ class AsyncLocalEnv(Flows, AsyncEnvHandle[Any]):
 
     async def fork(self) -> AsyncLocalEnv:
         snapshot = await self.snapshot()
-        twin = AsyncLocalEnv(*self._fork_parts())
-        twin._home = self._home
+        twin = AsyncLocalEnv(self._blueprint, self._fork_name(), self._blueprint.build())
+        twin.home, twin._home_pid = self.home, self._home_pid
         await twin.restore(snapshot)
         return twin
 
@@ -67,7 +71,7 @@ class AsyncLocalEnv(Flows, AsyncEnvHandle[Any]):
 
 
 async def run(flow: Flow[T]) -> T:
-    """Do what a flow asks for, by awaiting; members besides reset and step may be sync, as the author likes."""
+    """Do what a flow asks for, by awaiting; a member may also be sync, as the author likes."""
     try:
         call = next(flow)
         while True:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
 
 from envweave.core.handle import AsyncEnvHandle, EnvHandle
-from envweave.core.loop import LoopThread
+from envweave.core.loop import LoopThread, refuse_on
 from envweave.requests import Request
 from envweave.results import ResetResult, StepResult
+
+T = TypeVar("T")
 
 
 class BridgedEnv(EnvHandle[Any]):
@@ -19,6 +22,10 @@ class BridgedEnv(EnvHandle[Any]):
         self._inner = inner
         self._loop = loop
 
+    def _wait(self, work: Coroutine[Any, Any, T]) -> T:
+        refuse_on(getattr(self._inner, "home", None), work)
+        return self._loop.run(work)
+
     def reset(
         self,
         *,
@@ -27,31 +34,31 @@ class BridgedEnv(EnvHandle[Any]):
         episode_id: str | None = None,
         **own: Any,
     ) -> ResetResult[Any]:
-        return self._loop.run(self._inner.reset(seed=seed, options=options, episode_id=episode_id, **own))
+        return self._wait(self._inner.reset(seed=seed, options=options, episode_id=episode_id, **own))
 
     def step(self, action: Any) -> StepResult[Any]:
-        return self._loop.run(self._inner.step(action))
+        return self._wait(self._inner.step(action))
 
     def respond(self, request_id: str, value: Any) -> StepResult[Any]:
-        return self._loop.run(self._inner.respond(request_id, value))
+        return self._wait(self._inner.respond(request_id, value))
 
     def state(self) -> Any:
-        return self._loop.run(self._inner.state())
+        return self._wait(self._inner.state())
 
     def render(self) -> Any:
-        return self._loop.run(self._inner.render())
+        return self._wait(self._inner.render())
 
     def snapshot(self) -> Any:
-        return self._loop.run(self._inner.snapshot())
+        return self._wait(self._inner.snapshot())
 
     def restore(self, snapshot: Any) -> None:
-        self._loop.run(self._inner.restore(snapshot))
+        self._wait(self._inner.restore(snapshot))
 
     def fork(self) -> BridgedEnv:
-        return BridgedEnv(self._loop.run(self._inner.fork()), self._loop)
+        return BridgedEnv(self._wait(self._inner.fork()), self._loop)
 
     def close(self) -> tuple[Request, ...]:
-        return self._loop.run(self._inner.close())
+        return self._wait(self._inner.close())
 
     def action_schema(self, agent_id: str | None = None) -> dict[str, Any] | None:
         return self._inner.action_schema(agent_id)
@@ -87,10 +94,26 @@ class ThreadedEnv(AsyncEnvHandle[Any]):
         return await asyncio.to_thread(self._inner.reset, seed=seed, options=options, episode_id=episode_id, **own)
 
     async def step(self, action: Any) -> StepResult[Any]:
-        return await asyncio.to_thread(self._inner.step, action)
+        return await self._call(self._inner.step, action)
 
     async def respond(self, request_id: str, value: Any) -> StepResult[Any]:
-        return await asyncio.to_thread(self._inner.respond, request_id, value)
+        return await self._call(self._inner.respond, request_id, value)
+
+    async def _call(self, call: Callable[..., StepResult[Any]], *arguments: Any) -> StepResult[Any]:
+        """A thread cannot be cancelled: the step goes on, and an end that nobody receives is owed."""
+        running = asyncio.ensure_future(asyncio.to_thread(call, *arguments))
+        try:
+            return await asyncio.shield(running)
+        except asyncio.CancelledError:
+            running.add_done_callback(self._owe)
+            raise
+
+    def _owe(self, running: asyncio.Future[StepResult[Any]]) -> None:
+        referee = getattr(self._inner, "referee", None)
+        error = running.exception()
+        requests = running.result().requests if error is None else getattr(error, "requests", ())
+        if referee is not None:
+            referee.owe(requests)
 
     async def state(self) -> Any:
         return await asyncio.to_thread(self._inner.state)

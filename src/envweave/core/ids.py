@@ -10,7 +10,7 @@ from typing import Any
 from envweave.errors import InvalidIDError
 
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*")
-_NUMBERED = re.compile(r"(?P<base>.+)-v(?P<number>\d+)")
+_NUMBERED = re.compile(r"(?P<base>.+)-v(?P<number>[0-9]{1,9})")
 _URLS = frozenset({"http", "https", "ws", "wss"})
 """Schemes whose locator is a URL: `@` and `?` in it are the URL's own."""
 
@@ -97,7 +97,7 @@ def parse_value(text: str) -> Any:
     """JSON where it is JSON, text otherwise."""
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
 
 

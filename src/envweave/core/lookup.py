@@ -5,17 +5,17 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from envweave.errors import UnavailableError, UsageError
+from envweave.errors import EnvError, UnavailableError, UsageError, describe
 
 
 def load(target: str, *, extra: str = "") -> Any:
     """Import `module:attribute`, dots allowed on both sides.
 
     Raises `UnavailableError` with the install command if a third party is missing and belongs to an extra;
-    what the module raises by itself when imported is passed on.
+    what the module itself raises when imported is an `EnvError`.
     """
     module_name, _, attribute = target.partition(":")
-    if not module_name or not attribute:
+    if not module_name or not attribute or not all(part.isidentifier() for part in module_name.split(".")):
         raise UsageError(f"{target!r} is not of the form 'module:attribute'")
     try:
         found: Any = importlib.import_module(module_name)
@@ -26,6 +26,8 @@ def load(target: str, *, extra: str = "") -> Any:
         if extra and not missing.startswith("envweave"):
             raise UnavailableError(f"{missing!r} is not installed", f"pip install 'envweave[{extra}]'") from error
         raise
+    except Exception as error:
+        raise EnvError(f"module {module_name!r} cannot be imported: {describe(error)}") from error
     for name in attribute.split("."):
         try:
             found = getattr(found, name)

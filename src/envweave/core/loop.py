@@ -35,15 +35,20 @@ class LoopThread:
 
 def run_on(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> T:
     """Wait here for a coroutine on a loop that runs in another thread. On Ctrl-C the coroutine is cancelled."""
-    if _running() is loop:
-        work.close()
-        raise UsageError("a sync call from inside the environment's own event loop", "use `await env.aio.…` here")
+    refuse_on(loop, work)
     future = asyncio.run_coroutine_threadsafe(work, loop)
     try:
         return future.result()
     except BaseException:
         future.cancel()
         raise
+
+
+def refuse_on(loop: asyncio.AbstractEventLoop | None, work: Coroutine[Any, Any, Any]) -> None:
+    """Refuse to wait in the very thread that would have to do the work."""
+    if loop is not None and _running() is loop:
+        work.close()
+        raise UsageError("a sync call from inside the environment's own event loop", "use `await env.aio.…` here")
 
 
 async def await_on(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> T:

@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 
 from envweave.core.actions import ActionRule
 from envweave.core.shapes import Outcome, read_flag, read_info, read_reset, read_reward, read_step
-from envweave.errors import BusyError, ClosedError, EnvWeaveError, ResetNeededError, UsageError
+from envweave.errors import BadResultError, BusyError, ClosedError, EnvWeaveError, ResetNeededError, UsageError
 from envweave.requests import AutoresetReady, EndReason, EpisodeEnd, NeedAction, Request, ToolCall
 from envweave.results import ResetResult, StepResult
 from envweave.types import Observation, State
@@ -27,17 +27,20 @@ from envweave.types import Observation, State
 NEW, RUNNING, WAITING, BUSY, OVER, CLOSED = "new", "running", "waiting", "busy", "over", "closed"
 """The life of an episode; `waiting` is for the reply to a tool call, `busy` while environment code runs."""
 
+LATE: Any = object()
+"""In place of an action that came after its deadline."""
+
 
 class Referee:
     """The rules for a single agent."""
 
     __slots__ = (
         "_call_number", "_check", "_clock", "_deadline", "_limit", "_need", "_plain", "asked", "due", "env_id",
-        "episode_id", "episode_number", "last_obs", "phase", "step_count", "tool_calls",
+        "episode_id", "episode_number", "last_obs", "owed", "phase", "step_count", "tool_calls",
     )  # fmt: skip
 
     episode: ClassVar[tuple[str, ...]] = (
-        "phase", "step_count", "episode_id", "episode_number", "last_obs", "asked", "tool_calls", "_call_number"
+        "phase", "step_count", "episode_id", "last_obs", "asked", "_call_number", "_plain"
     )  # fmt: skip
     """The names of all that changes within an episode: what a memento holds."""
 
@@ -61,6 +64,8 @@ class Referee:
         self.tool_calls: dict[str, ToolCall] = {}
         self.due: float | None = None
         """When the earliest open request runs out, by `clock`."""
+        self.owed: tuple[Request, ...] = ()
+        """Ends that nobody has received; they come with the next reset or close."""
         self._call_number = 0
         self._deadline = deadline
         self._limit = max_episode_steps or sys.maxsize
@@ -73,9 +78,11 @@ class Referee:
     # What a driver wants to do ...
 
     def admit(self, action: Any) -> Any:
-        """The action as the environment takes it. Raises a `UsageError` and changes nothing."""
+        """The action as the environment takes it, or LATE. Raises a `UsageError` and changes nothing."""
         if self.phase is not RUNNING:
             self._refuse()
+        if self.due is not None and self.late():
+            return LATE
         return self._check(action)
 
     def admit_reply(self, request_id: str) -> ToolCall:
@@ -101,7 +108,7 @@ class Referee:
             raise ResetNeededError(f"{self.env_id} was not reset yet", "call env.reset() first")
         if self.phase is OVER:
             raise ResetNeededError(f"the episode of {self.env_id} is over", "call env.reset(), or use autoreset=True")
-        waiting = next(iter(self.tool_calls))
+        waiting = next(iter(self.tool_calls), "?")
         raise UsageError(f"tool call {waiting!r} is waiting for its reply", f"env.respond({waiting!r}, value)")
 
     # ... and what came of it.
@@ -185,9 +192,22 @@ class Referee:
         return self._end("closed", {}) if self.phase in (RUNNING, WAITING, BUSY) else ()
 
     def close(self) -> tuple[Request, ...]:
-        farewell = self.abandon()
+        self.owe(self.abandon())
         self.phase = CLOSED
-        return farewell
+        return self.settle()
+
+    def owe(self, requests: tuple[Request, ...]) -> None:
+        """Keep the ends among these requests, because whoever should have received them is gone."""
+        self.owed += tuple(request for request in requests if isinstance(request, EpisodeEnd))
+
+    def settle(self) -> tuple[Request, ...]:
+        owed, self.owed = self.owed, ()
+        return owed
+
+    def restart_clock(self) -> None:
+        """Deadlines count from now, when the driver is handed the request."""
+        deadlines = [request.deadline for request in self._open_requests() if request.deadline is not None]
+        self.due = self._clock() + min(deadlines) if deadlines else None
 
     def announce(self, result: StepResult[Any], reset: ResetResult[Any]) -> StepResult[Any]:
         """Tell in the last result of one episode that the next has begun; gives that result."""
@@ -210,9 +230,15 @@ class Referee:
             self.due = None if self._deadline is None else self._clock() + self._deadline
             return needs
         self._plain = False
+        if any(isinstance(request, EpisodeEnd) and request.agent_id is None for request in requests):
+            raise BadResultError("an episode that has just begun is said to be over", "end it in step")
         stamped = [self._stamp(request) for request in requests]
         asks = [request for request in stamped if isinstance(request, NeedAction)]
-        self.tool_calls |= {request.request_id: request for request in stamped if isinstance(request, ToolCall)}
+        for request in stamped:
+            if isinstance(request, ToolCall) and request.request_id in self.tool_calls:
+                raise BadResultError(f"two tool calls are named {request.request_id!r}", "leave request_id empty")
+            if isinstance(request, ToolCall):
+                self.tool_calls[request.request_id] = request
         if not asks and not self.tool_calls:
             asks = list(self._needs())
             stamped += asks
@@ -224,8 +250,7 @@ class Referee:
         """Go on as `asked` says: somebody may act, or a tool has to answer first. The clock starts."""
         opened = self._open_requests()
         self.phase = RUNNING if any(isinstance(request, NeedAction) for request in opened) else WAITING
-        deadlines = [request.deadline for request in opened if request.deadline is not None]
-        self.due = self._clock() + min(deadlines) if deadlines else None
+        self.restart_clock()
 
     def _needs(self) -> tuple[NeedAction, ...]:
         return self._need
@@ -267,12 +292,13 @@ class Referee:
 
     def memento(self) -> dict[str, Any]:
         """What has to be remembered to continue this episode later; deadlines start anew."""
-        kept = {name: getattr(self, name) for name in self.episode}
-        return {**kept, "tool_calls": dict(self.tool_calls)}
+        return {name: getattr(self, name) for name in self.episode}
 
     def recall(self, memento: dict[str, Any]) -> None:
         for name, value in memento.items():
             setattr(self, name, value)
-        self.tool_calls = dict(self.tool_calls)
+        self.phase = sys.intern(self.phase)  # a snapshot may have been pickled
+        self.asked = tuple(replace(request, env_id=self.env_id) for request in self.asked)
+        self.tool_calls = {r.request_id: r for r in self.asked if isinstance(r, ToolCall)}
         if self.phase in (RUNNING, WAITING):
             self._await_answers()

@@ -52,7 +52,8 @@ def rollout(env: EnvHandle[Any], policy: Policy, *, seed: int | None = None, max
         ends = [r for r in result.requests if isinstance(r, EpisodeEnd) and r.agent_id is None]
         if ends:
             played.reason = ends[0].reason
-            played.error = str(result.info.get("error", {}).get("message", ""))
+            error = result.info.get("error")
+            played.error = str(error.get("message", "")) if isinstance(error, dict) else ""
             break
     return played
 

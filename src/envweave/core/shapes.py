@@ -11,6 +11,7 @@ Every convention keeps its owner's meaning:
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 from math import isfinite
 from typing import Any, NamedTuple
@@ -42,6 +43,7 @@ class Outcome(NamedTuple):
 
 def read_reset(raw: Any) -> Opening:
     """Raise `BadResultError` for None, which is a forgotten `return`."""
+    _refuse_coroutine(raw, "reset")
     if isinstance(raw, tuple) and len(raw) == 2 and isinstance(raw[1], Mapping):
         return Opening(raw[0], read_info(raw[1]), ())
     if isinstance(raw, ResetResult | StepResult):
@@ -53,6 +55,7 @@ def read_reset(raw: Any) -> Opening:
 
 def read_step(raw: Any) -> Outcome:
     """Raise `BadResultError` for None and for tuples of a length that no convention has."""
+    _refuse_coroutine(raw, "step")
     if isinstance(raw, Observation):
         done, cut = read_flag(raw.done, "done"), raw.metadata.get("truncated") is True
         return Outcome(raw, raw.reward, done and not cut, done and cut, raw.metadata, ())
@@ -127,6 +130,12 @@ def read_info(info: Any) -> dict[str, Any]:
     if info is None or isinstance(info, Mapping):
         return dict(info or {})
     raise BadResultError(f"info is a {type(info).__name__}, not a dict", "return a dict of diagnostics as `info`")
+
+
+def _refuse_coroutine(raw: Any, what: str) -> None:
+    if inspect.iscoroutine(raw):
+        raw.close()
+        raise BadResultError(f"{what} returned a coroutine", "write `async def`, so that it is awaited")
 
 
 def _member(raw: Any, name: str, default: Any) -> Any:

@@ -38,10 +38,13 @@ class EnvSpec:
         if not (self.factory is None or callable(self.factory) or isinstance(self.factory, str)):
             kind = type(self.factory).__name__
             raise UsageError(f"the factory of {self.id!r} is a {kind}, not a callable", "pass the class, or a lambda")
-        if self.max_episode_steps is not None and self.max_episode_steps < 1:
-            raise UsageError(f"max_episode_steps is {self.max_episode_steps}", "use a positive number, or None")
-        if self.deadline is not None and self.deadline <= 0:
-            raise UsageError(f"deadline is {self.deadline}", "use a positive number of seconds, or None")
+        if not (self.max_episode_steps is None or _positive(self.max_episode_steps, int)):
+            raise UsageError(f"max_episode_steps is {self.max_episode_steps!r}", "use a positive number, or None")
+        if not (self.deadline is None or _positive(self.deadline, int | float)):
+            raise UsageError(f"deadline is {self.deadline!r}", "use a positive number of seconds, or None")
+        for name in ("kwargs", "metadata"):
+            if not isinstance(getattr(self, name), dict):
+                raise UsageError(f"{name} of {self.id!r} is {getattr(self, name)!r}", "use a dict")
 
     def loaded(self) -> Callable[..., Any]:
         """The factory itself. Raises `UsageError` for a spec that came from JSON without one."""
@@ -79,8 +82,12 @@ class EnvSpec:
     def from_json(cls, text: str) -> EnvSpec:
         try:
             data = json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise UsageError(f"not the JSON of a spec: {error}") from None
         if not isinstance(data, dict) or not isinstance(data.get("id"), str):
             raise UsageError("not the JSON of a spec: it has no `id`")
         return cls.from_data(data)
+
+
+def _positive(value: Any, kind: Any) -> bool:
+    return isinstance(value, kind) and not isinstance(value, bool) and value > 0

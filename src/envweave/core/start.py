@@ -3,27 +3,46 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
+from envweave.core.flows import Blueprint
 from envweave.core.handle import EnvHandle
-from envweave.core.local import Blueprint, LocalEnv
+from envweave.core.local import LocalEnv
+from envweave.errors import EnvError, EnvWeaveError, describe
+
+H = TypeVar("H")
 
 
 def start(blueprint: Blueprint, id: str) -> EnvHandle[Any]:
     """Build the environment and give the handle that fits it."""
     env = blueprint.build()
-    if not inspect.iscoroutinefunction(env.step):
-        return LocalEnv(blueprint, id, env)
+    if not _is_async(env):
+        return _started(id, lambda: LocalEnv(blueprint, id, env))
     from envweave.core.async_local import bridged  # asyncio, loaded with the first async environment
 
-    return bridged(blueprint, id, env)
+    return _started(id, lambda: bridged(blueprint, id, env))
 
 
 def start_blocking(blueprint: Blueprint, id: str) -> LocalEnv:
     """A sync handle in any case; an async environment is waited for."""
     env = blueprint.build()
-    if inspect.iscoroutinefunction(env.step):
-        from envweave.core.async_local import Blocking
+    if not _is_async(env):
+        return _started(id, lambda: LocalEnv(blueprint, id, env))
+    from envweave.core.async_local import Blocking
 
-        env = Blocking(env)
-    return LocalEnv(blueprint, id, env)
+    return _started(id, lambda: LocalEnv(blueprint, id, Blocking(env), env))
+
+
+def _is_async(env: Any) -> bool:
+    return inspect.iscoroutinefunction(env.step) or inspect.iscoroutinefunction(env.reset)
+
+
+def _started(id: str, make: Callable[[], H]) -> H:
+    """An environment whose attributes raise when they are looked at is the author's failure."""
+    try:
+        return make()
+    except EnvWeaveError:
+        raise
+    except Exception as error:
+        raise EnvError(f"{id} cannot be used: {describe(error)}") from error

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from envweave.core.shapes import read_step
-from envweave.errors import EnvError
+from envweave.errors import EnvError, describe
 from envweave.results import StepResult
 
 
@@ -23,5 +23,5 @@ def transformed(transform: Callable[[Any], Any] | None, raw: Any) -> Any:
         return transform(raw)
     except Exception as error:  # author's code: its failure is data, and never a reward of 0.0
         observation, _, terminated, truncated, info, requests = read_step(raw)
-        reason = EnvError(f"transform raised {type(error).__name__}: {error}").to_data()
+        reason = EnvError(f"transform raised {describe(error)}").to_data()
         return StepResult(observation, None, terminated, truncated, {**info, "error": reason}, requests)

@@ -102,7 +102,7 @@ def finished_walks(run: Run, vector: ew.VectorEnv, left: int) -> Iterator[tuple[
         ways = (run.rng.random(len(ids)) < chances(run, cells)[:, 1]).astype(int).tolist()
         batch = vector.step([{"move": (-1, 1)[way]} for way in ways], ids)
         for id, at, way, result in zip(ids, cells, ways, batch.results, strict=True):
-            seen[id] = next_obs(result) or seen[id]  # None while it cannot begin; then any action will do
+            seen[id] = next_obs(result)
             if result.reward is None:  # it failed: this walk has no score and begins anew
                 count_failure(run, result)
                 walks[id] = []
@@ -130,6 +130,8 @@ def count_failure(run: Run, result: ew.StepResult[Any]) -> None:
 
 def cell(obs: Any, size: int) -> int:
     """The line of the table for a position and a goal; all positions beyond an end are one."""
+    if obs is None:  # it could not begin an episode yet; the next step tries again, whatever the action
+        return 0
     return int(obs.goal > 0) * (2 * size + 1) + int(np.clip(obs.pos, -size, size)) + size
 
 

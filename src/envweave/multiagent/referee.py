@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, NamedTuple
 
 from envweave.core.actions import ANYTHING, ActionRule
-from envweave.core.referee import RUNNING, Referee
+from envweave.core.referee import LATE, RUNNING, Referee
 from envweave.core.shapes import Outcome, read_flag, read_reward, read_step
 from envweave.errors import BadResultError, EnvWeaveError, InvalidActionError, UsageError, WrongAgentError
 from envweave.requests import EndReason, EpisodeEnd, NeedAction, Request
@@ -24,10 +24,13 @@ class Roster(NamedTuple):
 
 
 def roster_of(env: Any) -> Roster:
+    agents = getattr(env, "agents", ())
+    if isinstance(agents, str):
+        raise BadResultError(f"`agents` is {agents!r}, not a list", f"use [{agents!r}]")
     to_act = getattr(env, "to_act", None)
     if isinstance(to_act, str):
         to_act = (to_act,)
-    return Roster(tuple(getattr(env, "agents", ())), None if to_act is None else tuple(to_act))
+    return Roster(tuple(agents), None if to_act is None else tuple(to_act))
 
 
 def has_agents(env: Any) -> bool:
@@ -57,6 +60,8 @@ class TeamReferee(Referee):
     def admit(self, actions: Any) -> dict[str, Any]:
         if self.phase is not RUNNING:
             self._refuse()
+        if self.due is not None and self.late():
+            return LATE  # type: ignore[no-any-return]
         asked = [request.agent_id for request in self.asked if isinstance(request, NeedAction)]
         if not isinstance(actions, Mapping):
             raise InvalidActionError(f"actions are a {type(actions).__name__}, not a dict by agent", _example(asked))
@@ -77,9 +82,11 @@ class TeamReferee(Referee):
         self.live, self.gone = self._roster().agents, frozenset()
         if not self.live:
             raise BadResultError("reset left no agents", "fill `agents` in reset")
-        strangers = [agent for agent in self.live if not isinstance(agent, str)]
+        strangers = [agent for agent in self.live if not isinstance(agent, str) or agent == ALL]
         if strangers:
-            raise BadResultError(f"agent {strangers[0]!r} is not a string", "agents are named by strings")
+            raise BadResultError(f"an agent cannot be named {strangers[0]!r}", "agents are named by strings")
+        if len(set(self.live)) < len(self.live):
+            raise BadResultError(f"an agent is twice in {list(self.live)}", "name each agent once")
         self._rules, self._asks = {}, {}  # an agent may have other actions in another episode
         result = super().open(raw, episode_id)
         if not isinstance(result.observation, Mapping):
@@ -114,7 +121,8 @@ class TeamReferee(Referee):
         else:
             left = [agent for agent in before if agent in self.gone]
             farewells = [self._farewell(agent, terminated, truncated, outcome.info) for agent in left]
-            requests = self._ask((*(f for f in farewells if f.agent_id not in told), *outcome.requests))
+            known = [r for r in outcome.requests if not isinstance(r, EpisodeEnd) or r.agent_id in before]
+            requests = self._ask((*(f for f in farewells if f.agent_id not in told), *known))
         return StepResult(outcome.observation, reward, terminated, truncated, outcome.info, requests)
 
     def _verdict(self, terminated: dict[str, bool], truncated: dict[str, bool], ended: set[str]) -> EndReason | None:

@@ -10,14 +10,14 @@ from functools import lru_cache, partial
 from typing import Any
 
 from envweave.core.actions import ANYTHING, ActionRule, rule_for_space, rule_for_type
+from envweave.core.flows import Blueprint
 from envweave.core.handle import EnvHandle
-from envweave.core.local import Blueprint
 from envweave.core.lookup import load
 from envweave.core.referee import Referee
 from envweave.core.spec import EnvSpec
 from envweave.core.start import start
 from envweave.core.typed import types_of
-from envweave.errors import BadResultError, EnvError, EnvWeaveError, UnsupportedError, UsageError
+from envweave.errors import BadResultError, EnvError, EnvWeaveError, UnsupportedError, UsageError, describe
 from envweave.multiagent.referee import TeamReferee, has_agents, roster_of
 from envweave.multiagent.turns import TurnBased, is_aec
 
@@ -40,7 +40,7 @@ def blueprint(
         except EnvWeaveError:
             raise
         except (Exception, SystemExit) as error:
-            raise EnvError(f"the factory of {spec.id!r} raised {type(error).__name__}: {error}") from error
+            raise EnvError(f"the factory of {spec.id!r} raised {describe(error)}") from error
         return prepared(env, f"the factory of {spec.id!r} returned")
 
     return Blueprint(build, partial(_rules, spec=spec, clock=clock), autoreset)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from operator import index
 from typing import Any
 
+from envweave.core.flows import Blueprint
 from envweave.core.handle import EnvHandle
 from envweave.core.ids import EnvID
-from envweave.core.local import Blueprint
 from envweave.core.lookup import load
 from envweave.core.spec import EnvSpec
 from envweave.core.start import start
@@ -156,12 +157,12 @@ def make_vector(
         )
     plans: dict[str, Blueprint] = {}
     named: list[tuple[Blueprint, str]] = []
-    for index, one in enumerate(ids):
-        key = one if isinstance(one, str) else f"spec {index}"
+    for number, one in enumerate(ids):
+        key = one if isinstance(one, str) else f"spec {number}"
         found = _limited(spec(one), deadline, max_episode_steps)
         if key not in plans:
             plans[key] = blueprint(found, kwargs, autoreset=autoreset)
-        named.append((plans[key], f"{found.id}#{index}"))
+        named.append((plans[key], f"{found.id}#{number}"))
     options = {"step_timeout": step_timeout, "max_workers": max_workers}
     return load(VECTORS[backend])(named, **{k: v for k, v in options.items() if v is not None})  # type: ignore[no-any-return]
 
@@ -172,9 +173,10 @@ def _limited(found: EnvSpec, deadline: float | None, max_episode_steps: int | No
 
 
 def _count(num_envs: int | None) -> int:
-    if isinstance(num_envs, bool) or not isinstance(num_envs, int) or num_envs < 1:
+    whole = hasattr(num_envs, "__index__") and not isinstance(num_envs, bool)
+    if not whole or index(num_envs) < 1:  # type: ignore[arg-type]
         raise UsageError(f"num_envs is {num_envs!r}", "use a positive number")
-    return num_envs
+    return index(num_envs)  # type: ignore[arg-type]
 
 
 def _check_backend(backend: str, known: tuple[str, ...]) -> None:

@@ -7,8 +7,9 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+from envweave.core.flows import Blueprint
 from envweave.core.handle import AsyncEnvHandle, EnvHandle
-from envweave.core.local import Blueprint, LocalEnv
+from envweave.core.local import LocalEnv
 from envweave.core.lookup import load
 from envweave.core.spec import EnvSpec
 from envweave.core.transform import transformed

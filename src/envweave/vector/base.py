@@ -3,31 +3,25 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
-from envweave.core.local import Blueprint, LocalEnv
-from envweave.errors import (
-    BusyError,
-    ClosedError,
-    EnvError,
-    EnvWeaveError,
-    ResetNeededError,
-    UsageError,
-    WaitTimeoutError,
-)
+from envweave.core.flows import Blueprint
+from envweave.errors import BusyError, ClosedError, EnvError, EnvWeaveError, UsageError, WaitTimeoutError
+from envweave.vector.arguments import chosen_ids, chosen_seeds, matched_actions, naming, seconds
 from envweave.vector.batch import ResetBatch, StepBatch
-from envweave.vector.slot import Slot
+from envweave.vector.slot import Slot, log
+
+Actions = Sequence[Any] | dict[int, Any]
 
 
 class Call(NamedTuple):
     """Something to run for one environment, and the row to give if no answer ever comes."""
 
     id: int
-    env: LocalEnv
+    slot: Slot
     run: Callable[[], Any]
     lost: Callable[[EnvError], Any]
 
@@ -54,9 +48,11 @@ class VectorEnv(ABC):
 
     def __init__(self, plans: Sequence[tuple[Blueprint, str]]) -> None:
         self._slots: list[Slot] = []
+        self._done: dict[int, Row] = {}
+        """Answers that nobody has received yet, in the order they came."""
         self._in_flight: set[int] = set()
         """Environments whose answer nobody has received yet."""
-        self._awaited: list[int] = []
+        self._awaited: list[int] | None = None
         """Whom `step_wait` waits for."""
         self._closed = False
         try:
@@ -73,8 +69,13 @@ class VectorEnv(ABC):
         """Have the call run, now or soon."""
 
     @abstractmethod
-    def _ready(self, wanted: set[int], count: int, timeout: float | None) -> list[Row]:
-        """Wait until `count` of the wanted are ready or the time is over; take all wanted that are ready."""
+    def _wait(self, wanted: set[int], count: int, timeout: float | None) -> None:
+        """Return when `count` of the wanted are in `_done`, or the time is over."""
+
+    def _stop(self, timeout: float) -> set[int]:
+        """End what runs and close the environments; give back those that are stuck in a call."""
+        self._close_slots(range(len(self._slots)))
+        return set()
 
     @property
     def num_envs(self) -> int:
@@ -101,40 +102,47 @@ class VectorEnv(ABC):
         **own: Any,
     ) -> ResetBatch:
         """Begin an episode in all environments or in those named; with `seed=s` environment `i` gets `s + i`."""
-        chosen = self._chosen(ids)
-        self._send_reset(chosen, seed, options, own)
+        chosen = chosen_ids(ids, len(self._slots))
+        calls = self._reset_calls(chosen, seed, options, own)
+        try:
+            self._dispatch_all(calls)
+        except BaseException:  # Ctrl-C in the middle: what has begun can be reset again
+            self._received(self._done.keys() & set(chosen))
+            raise
         return ResetBatch(*_columns(self._collect(chosen, None)))
 
-    def step(
-        self, actions: Sequence[Any] | dict[int, Any], ids: Sequence[int] | None = None, *, timeout: float | None = None
-    ) -> StepBatch:
+    def step(self, actions: Actions, ids: Sequence[int] | None = None, *, timeout: float | None = None) -> StepBatch:
         """Step all environments, or those named, and wait for all of them; rows are in the order of `ids`.
 
-        Raises `WaitTimeoutError` if they are not ready in time: nothing is lost, `step_wait` or `recv` gives it.
+        Raises `WaitTimeoutError` if they are not ready in time: nothing is lost, `step_wait` gives it.
         """
         self.step_async(actions, ids)
         return self.step_wait(timeout=timeout)
 
-    def step_async(self, actions: Sequence[Any] | dict[int, Any], ids: Sequence[int] | None = None) -> None:
-        if self._awaited:
-            raise BusyError(f"step_wait is due for {self._awaited}", "call step_wait first")
-        chosen, listed = self._matched(actions, ids)
-        self._send(chosen, listed)
+    def step_async(self, actions: Actions, ids: Sequence[int] | None = None) -> None:
+        self._check_no_step_wait()
+        chosen, listed = matched_actions(actions, ids, len(self._slots))
+        self._dispatch_all(self._step_calls(chosen, listed))
         self._awaited = chosen
 
     def step_wait(self, *, timeout: float | None = None) -> StepBatch:
         """The batch of the last `step_async`; after a `WaitTimeoutError` it may be called again."""
-        if not self._awaited:
+        if self._awaited is None:
             raise UsageError("step_wait without step_async", "call step_async(actions) first")
-        rows = self._collect(self._awaited, timeout)
-        self._awaited = []
+        rows = self._collect(self._awaited, seconds(timeout))
+        self._awaited = None
         return StepBatch(*_columns(rows))
+
+    def respond(self, id: int, request_id: str, value: Any) -> StepBatch:
+        """Answer a `tool_call` of one environment and wait for the rest of its step."""
+        self.send_response(id, request_id, value)
+        return StepBatch(*_columns(self._collect([id], None)))
 
     # ... and ready-first.
 
-    def send(self, actions: Sequence[Any] | dict[int, Any], ids: Sequence[int] | None = None) -> None:
+    def send(self, actions: Actions, ids: Sequence[int] | None = None) -> None:
         """Give each environment named its action, without waiting for it."""
-        self._send(*self._matched(actions, ids))
+        self._dispatch_all(self._step_calls(*matched_actions(actions, ids, len(self._slots))))
 
     def send_reset(
         self,
@@ -145,7 +153,16 @@ class VectorEnv(ABC):
         **own: Any,
     ) -> None:
         """Have environments begin an episode, without waiting; `recv` gives a `ResetResult` for each."""
-        self._send_reset(self._chosen(ids), seed, options, own)
+        self._dispatch_all(self._reset_calls(chosen_ids(ids, len(self._slots)), seed, options, own))
+
+    def send_response(self, id: int, request_id: str, value: Any) -> None:
+        """Answer a `tool_call` of one environment, without waiting; `recv` gives the rest of its step."""
+        (id,) = chosen_ids([id], len(self._slots))
+        self._check_idle([id])
+        slot = self._slots[id]
+        with naming(id):
+            slot.env.referee.admit_reply(request_id)
+        self._dispatch_all([Call(id, slot, partial(slot.respond, request_id, value), slot.lose_step)])
 
     def recv(self, *, min_ready: int = 1, max_ready: int | None = None, timeout: float | None = None) -> StepBatch:
         """Wait until `min_ready` answers are there; take all that are, at most `max_ready`, in the order they came.
@@ -154,46 +171,34 @@ class VectorEnv(ABC):
         With nothing in flight it returns at once.
         """
         self._check_open()
-        if min_ready < 0 or (max_ready is not None and max_ready < max(min_ready, 1)):
-            raise UsageError(f"min_ready={min_ready}, max_ready={max_ready}", "use 0 ≤ min_ready ≤ max_ready")
-        waiting = self._in_flight - set(self._awaited)
-        rows = self._ready(waiting, min(min_ready, len(waiting)), timeout)
-        if max_ready is not None:
-            self._put_back(rows[max_ready:])
-            rows = rows[:max_ready]
-        self._in_flight.difference_update(row.id for row in rows)
-        return StepBatch(*_columns(rows))
-
-    @abstractmethod
-    def _put_back(self, rows: list[Row]) -> None:
-        """Keep rows that were ready but not asked for."""
+        if not isinstance(min_ready, int) or min_ready < 0 or (max_ready is not None and max_ready < max(min_ready, 1)):
+            raise UsageError(f"min_ready={min_ready!r}, max_ready={max_ready!r}", "use 0 ≤ min_ready ≤ max_ready")
+        waiting = self._in_flight.difference(self._awaited or ())
+        self._wait(waiting, min(min_ready, len(waiting)), seconds(timeout))
+        ready = [id for id in self._done if id in waiting]
+        return StepBatch(*_columns(self._received(ready[:max_ready])))
 
     # The way of a call.
 
-    def _send(self, chosen: list[int], actions: Sequence[Any]) -> None:
-        natives = self._admitted(chosen, actions)
-        self._in_flight.update(chosen)
-        for id, native in zip(chosen, natives, strict=True):
-            slot = self._slots[id]
-            self._dispatch(Call(id, slot.env, partial(slot.step, native), slot.lose_step))
-
-    def _send_reset(
-        self, chosen: list[int], seed: int | Sequence[int] | None, options: dict[str, Any] | None, own: dict[str, Any]
-    ) -> None:
-        self._check_idle(chosen)
-        if not (seed is None or isinstance(seed, int)) and len(seed) != len(chosen):
-            raise UsageError(f"{len(seed)} seeds for {len(chosen)} environments", "give one seed, or one for each")
+    def _step_calls(self, chosen: list[int], actions: Sequence[Any]) -> list[Call]:
         calls = []
-        for row, id in enumerate(chosen):
+        for id, native in zip(chosen, self._admitted(chosen, actions), strict=True):
             slot = self._slots[id]
-            own_seed = seed + id if isinstance(seed, int) else None if seed is None else seed[row]
+            calls.append(Call(id, slot, partial(slot.step, native), slot.lose_step))
+        return calls
+
+    def _reset_calls(
+        self, chosen: list[int], seed: int | Sequence[int] | None, options: dict[str, Any] | None, own: dict[str, Any]
+    ) -> list[Call]:
+        self._check_idle(chosen)
+        calls = []
+        for id, own_seed in zip(chosen, chosen_seeds(seed, chosen), strict=True):
+            slot = self._slots[id]
             arguments = {"seed": own_seed, "options": options, **own}
-            with _naming(id):
+            with naming(id):
                 slot.admit_reset(arguments)
-            calls.append(Call(id, slot.env, partial(slot.reset, arguments), slot.lose_reset))
-        self._in_flight.update(chosen)
-        for call in calls:
-            self._dispatch(call)
+            calls.append(Call(id, slot, partial(slot.reset, arguments), slot.lose_reset))
+        return calls
 
     def _admitted(self, chosen: list[int], actions: Sequence[Any]) -> list[Any]:
         """The actions as the environments take them; all are looked at before any is used."""
@@ -205,49 +210,44 @@ class VectorEnv(ABC):
             return [self._admit(id, action) for id, action in zip(chosen, actions, strict=True)]
 
     def _admit(self, id: int, action: Any) -> Any:
-        with _naming(id):
+        with naming(id):
             return self._slots[id].admit(action)
+
+    def _dispatch_all(self, calls: list[Call]) -> None:
+        for call in calls:
+            self._in_flight.add(call.id)
+            try:
+                self._dispatch(call)
+            except BaseException:
+                self._in_flight.discard(call.id)
+                raise
 
     def _collect(self, chosen: list[int], timeout: float | None) -> list[Row]:
         """All of the chosen, in their order."""
-        rows = self._ready(set(chosen), len(chosen), timeout)
-        if len(rows) < len(chosen):
-            self._put_back(rows)
-            missing = sorted(set(chosen) - {row.id for row in rows})
+        wanted = set(chosen)
+        self._wait(wanted, len(chosen), timeout)
+        missing = sorted(wanted - self._done.keys())
+        if missing:
             raise WaitTimeoutError(f"{len(missing)} of {len(chosen)} environments have not answered: {missing[:8]}")
-        self._in_flight.difference_update(chosen)
-        by_id = {row.id: row for row in rows}
-        return [by_id[id] for id in chosen]
+        return self._received(chosen)
+
+    def _received(self, ids: Iterable[int]) -> list[Row]:
+        """Hand out rows; the time for an answer counts from here."""
+        rows = [self._done.pop(id) for id in ids]
+        for row in rows:
+            self._in_flight.discard(row.id)
+            referee = self._slots[row.id].env.referee
+            if referee.due is not None:
+                referee.restart_clock()
+        return rows
 
     def _row(self, id: int, result: Any) -> Row:
         slot = self._slots[id]
         return Row(id, slot.incarnation, slot.env.referee.step_count, result)
 
-    # What a caller may name.
-
-    def _chosen(self, ids: Sequence[int] | None) -> list[int]:
-        if ids is None:
-            return list(range(len(self._slots)))
-        chosen = [int(id) for id in ids]
-        wrong = [id for id in chosen if not 0 <= id < len(self._slots)]
-        if wrong or len(set(chosen)) != len(chosen):
-            what = f"no environment {wrong[0]}" if wrong else f"an environment twice in {chosen}"
-            raise UsageError(what, f"environments are numbered 0 to {len(self._slots) - 1}")
-        return chosen
-
-    def _matched(
-        self, actions: Sequence[Any] | dict[int, Any], ids: Sequence[int] | None
-    ) -> tuple[list[int], Sequence[Any]]:
-        if isinstance(actions, dict) and ids is None:
-            return self._chosen(list(actions)), list(actions.values())
-        chosen = self._chosen(ids)
-        if isinstance(actions, str | dict) or not hasattr(actions, "__len__"):
-            raise UsageError(f"actions are a {type(actions).__name__}, not a list", "one action for each environment")
-        if len(actions) != len(chosen):
-            raise UsageError(
-                f"{len(actions)} actions for {len(chosen)} environments", "one action for each environment"
-            )
-        return chosen, actions
+    def _check_no_step_wait(self) -> None:
+        if self._awaited is not None:
+            raise BusyError(f"step_wait is due for {self._awaited[:8]}", "call step_wait first")
 
     def _check_open(self) -> None:
         if self._closed:
@@ -255,35 +255,33 @@ class VectorEnv(ABC):
 
     def _check_idle(self, chosen: list[int]) -> None:
         self._check_open()
-        if self._in_flight:
-            busy = self._in_flight.intersection(chosen)
-            if busy:
-                raise BusyError(f"environments {sorted(busy)[:8]} have not answered yet", "receive their answers first")
+        busy = self._in_flight.intersection(chosen) if self._in_flight else ()
+        if busy:
+            raise BusyError(f"environments {sorted(busy)[:8]} have not answered yet", "receive their answers first")
 
     # The end.
 
     def close(self, *, timeout: float = 5.0) -> list[int]:
-        """Close all environments within `timeout` seconds; twice is harmless.
+        """Close all environments; twice is harmless. Returns those that are stuck in a call and could not be closed.
 
-        Returns those that could not be closed because a call on them does not return.
+        `inproc` closes them in your thread; `thread` waits `timeout` seconds at most.
         """
         if self._closed:
             return []
         self._closed = True
-        stuck = self._stop(timeout)
-        self._close_slots(id for id in range(len(self._slots)) if id not in stuck)
-        return sorted(stuck)
-
-    def _stop(self, timeout: float) -> set[int]:
-        """End what runs; give back the environments that are still in a call."""
-        return set()
+        return sorted(self._stop(seconds(timeout) or 0.0))
 
     def _close_slots(self, ids: Iterable[int]) -> None:
+        interrupted = None
         for id in ids:
             try:
                 self._slots[id].env.close()
             except EnvWeaveError as error:
-                self._slots[id].complain(error)
+                log.warning("%s did not close: %s", self._slots[id].id, error.message)
+            except KeyboardInterrupt as error:
+                interrupted = error
+        if interrupted is not None:
+            raise interrupted
 
     def __enter__(self) -> Self:
         return self
@@ -293,16 +291,6 @@ class VectorEnv(ABC):
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self.num_envs}: {self._slots[0].id} …>"
-
-
-@contextmanager
-def _naming(id: int) -> Iterator[None]:
-    """Say in a usage error which environment it is about."""
-    try:
-        yield
-    except UsageError as error:
-        hint = f"reset(ids=[{id}]), or autoreset=True" if isinstance(error, ResetNeededError) else error.hint
-        raise type(error)(f"environment {id}: {error.message}", hint) from None
 
 
 def _columns(rows: list[Row]) -> tuple[list[int], list[int], list[int], list[Any]]:

@@ -60,7 +60,7 @@ class StepBatch:
         """The rows without a score because something failed: environment number to error data."""
         rows = zip(self.ids, self.results, strict=True)
         found = ((id, result.info.get("error")) for id, result in rows)
-        return {id: error for id, error in found if isinstance(error, dict) and "code" in error}
+        return {id: error for id, error in found if isinstance(error, dict) and {"code", "type"} <= error.keys()}
 
     def __len__(self) -> int:
         return len(self.results)

@@ -3,37 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-from envweave.errors import BusyError
-from envweave.vector.base import Call, Row, VectorEnv
+from envweave.vector.arguments import matched_actions
+from envweave.vector.base import Actions, Call, VectorEnv
 from envweave.vector.batch import StepBatch
 
 
 class InprocVector(VectorEnv):
     """What is sent runs at once, so everything sent is ready."""
 
-    def __init__(self, plans: Any) -> None:
-        self._done: dict[int, Row] = {}
-        super().__init__(plans)
-
-    def step(
-        self, actions: Sequence[Any] | dict[int, Any], ids: Sequence[int] | None = None, *, timeout: float | None = None
-    ) -> StepBatch:
-        if self._awaited:
-            raise BusyError(f"step_wait is due for {self._awaited}", "call step_wait first")
-        chosen, listed = self._matched(actions, ids)
+    def step(self, actions: Actions, ids: Sequence[int] | None = None, *, timeout: float | None = None) -> StepBatch:
+        """The same as in the base, without a queue."""
+        self._check_no_step_wait()
+        chosen, listed = matched_actions(actions, ids, len(self._slots))
         natives = self._admitted(chosen, listed)
         slots = self._slots if ids is None and len(chosen) == len(self._slots) else [self._slots[id] for id in chosen]
         results = [slot.step(native) for slot, native in zip(slots, natives, strict=True)]
-        incarnations = [slot.incarnation for slot in slots]
-        return StepBatch(chosen, incarnations, [slot.env.referee.step_count for slot in slots], results)
+        steps = []
+        for slot in slots:
+            referee = slot.env.referee
+            steps.append(referee.step_count)
+            if referee.due is not None:
+                referee.restart_clock()
+        return StepBatch(chosen, [slot.incarnation for slot in slots], steps, results)
 
     def _dispatch(self, call: Call) -> None:
         self._done[call.id] = self._row(call.id, call.run())
 
-    def _ready(self, wanted: set[int], count: int, timeout: float | None) -> list[Row]:
-        return [self._done.pop(id) for id in list(self._done) if id in wanted]
-
-    def _put_back(self, rows: list[Row]) -> None:
-        self._done = {row.id: row for row in rows} | self._done
+    def _wait(self, wanted: set[int], count: int, timeout: float | None) -> None:
+        """There is nothing to wait for."""

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any
 
+from envweave.core.flows import Blueprint
 from envweave.core.local import LocalEnv
-from envweave.errors import EnvError, UsageError
-from envweave.results import ResetResult
-from envweave.vector.base import Call, Row, VectorEnv
+from envweave.errors import ClosedError, EnvError, EnvWeaveError, UsageError, describe
+from envweave.vector.arguments import seconds
+from envweave.vector.base import Call, VectorEnv
+from envweave.vector.slot import log
 
 _MOST_WORKERS = 256
-_NOBODY = -1
-"""The environment number of a call that nobody waits for."""
 
 
 @dataclass(slots=True, eq=False)
@@ -34,20 +37,26 @@ class ThreadVector(VectorEnv):
     another one takes its place. Environments that may hang for good belong in processes.
     """
 
-    def __init__(self, plans: Any, *, max_workers: int | None = None, step_timeout: float | None = None) -> None:
-        for name, value in (("max_workers", max_workers), ("step_timeout", step_timeout)):
+    def __init__(
+        self,
+        plans: Sequence[tuple[Blueprint, str]],
+        *,
+        max_workers: int | None = None,
+        step_timeout: float | None = None,
+    ) -> None:
+        for name, value in (("max_workers", max_workers), ("step_timeout", seconds(step_timeout))):
             if value is not None and value <= 0:
                 raise UsageError(f"{name} is {value}", "use a positive number")
         self._tasks: SimpleQueue[_Task | None] = SimpleQueue()
         self._answers: SimpleQueue[tuple[_Task, Any]] = SimpleQueue()
         self._current: dict[int, _Task] = {}
-        self._done: dict[int, Row] = {}
         self._threads: list[threading.Thread] = []
         self._workers = 0
         """How many of the threads are there for new calls."""
-        self._step_timeout = step_timeout
         self._lost: set[threading.Thread | None] = set()
         """Threads left behind in calls that did not return in time."""
+        self._step_timeout = seconds(step_timeout)
+        self._pid = os.getpid()
         super().__init__(plans)
         self._max_workers = min(max_workers or len(self._slots), _MOST_WORKERS)
 
@@ -55,6 +64,11 @@ class ThreadVector(VectorEnv):
     def abandoned(self) -> int:
         """How many threads are left behind in calls that did not return in time."""
         return len(self._lost)
+
+    def _check_open(self) -> None:
+        super()._check_open()
+        if self._pid != os.getpid():
+            raise ClosedError("the threads of this vector are in another process", "make a vector after the fork")
 
     def _dispatch(self, call: Call) -> None:
         task = self._current[call.id] = _Task(call)
@@ -69,17 +83,16 @@ class ThreadVector(VectorEnv):
         thread.start()
         self._threads.append(thread)
 
-    def _ready(self, wanted: set[int], count: int, timeout: float | None) -> list[Row]:
+    def _wait(self, wanted: set[int], count: int, timeout: float | None) -> None:
         """Only ever waits for the queue; an answer that comes after the time stays there."""
         end = None if timeout is None else time.monotonic() + timeout
-        self._drain()
-        while len(wanted & self._done.keys()) < count:
-            if end is not None and time.monotonic() >= end:
-                break
-            self._await_one(end)
-            self._give_up_hung()
+        while True:
             self._drain()
-        return [self._done.pop(id) for id in list(self._done) if id in wanted]
+            self._give_up_hung()
+            enough = len(wanted & self._done.keys()) >= count
+            if enough or (end is not None and time.monotonic() >= end):
+                return
+            self._await_one(end)
 
     def _await_one(self, end: float | None) -> None:
         ends = [end] if end is not None else []
@@ -101,17 +114,15 @@ class ThreadVector(VectorEnv):
 
     def _take(self, task: _Task, result: Any) -> None:
         call = task.call
-        if call.id == _NOBODY:
-            return
         if self._current.get(call.id) is not task:  # a late answer: its row was given up long ago
             self._lost.discard(task.thread)
             self._tasks.put(None)  # that thread has its place taken: one may go
-            self._close_later(call.env)
+            _close_aside(call.slot.env)
             return
         del self._current[call.id]
         if isinstance(result, BaseException):
-            result = self._give_up(call, EnvError(f"the call was stopped by {type(result).__name__}: {result}"))
-            self._close_later(call.env)
+            result = self._give_up(call, EnvError(f"the call was stopped by {describe(result)}"))
+            _close_aside(call.slot.env)
         self._done[call.id] = self._row(call.id, result)
 
     def _give_up_hung(self) -> None:
@@ -130,24 +141,32 @@ class ThreadVector(VectorEnv):
     def _give_up(self, call: Call, error: EnvError) -> Any:
         """The row of a call without an answer; whatever still runs in it no longer has a part in the vector."""
         result = call.lost(error)
-        self._slots[call.id] = self._slots[call.id].heir()
+        self._slots[call.id] = call.slot.heir()
         return result
 
-    def _close_later(self, env: LocalEnv) -> None:
-        self._tasks.put(_Task(Call(_NOBODY, env, env.close, ResetResult)))
-
-    def _put_back(self, rows: list[Row]) -> None:
-        self._done = {row.id: row for row in rows} | self._done
-
     def _stop(self, timeout: float) -> set[int]:
+        """Have the workers close each environment as soon as no call on it runs, all within the time."""
+        if self._pid != os.getpid():
+            return set()
         end = time.monotonic() + timeout
+        self._step_timeout = None
+        if self._current:
+            self._start_worker()  # the others may be stuck
+        closing: set[int] = set()
+        while True:
+            self._drain()
+            for id, slot in enumerate(self._slots):
+                if id not in self._current and id not in closing:
+                    closing.add(id)
+                    self._dispatch(Call(id, slot, partial(_close, slot.env), slot.lose_step))
+            if not self._current or time.monotonic() >= end:
+                break
+            self._await_one(end)
         for _ in self._threads:
             self._tasks.put(None)
-        while self._current and time.monotonic() < end:
-            self._await_one(end)
-        stuck = self._lost | {task.thread for task in self._current.values()}
+        busy = self._lost | {task.thread for task in self._current.values()}
         for thread in self._threads:
-            if thread not in stuck:
+            if thread not in busy:
                 thread.join(max(0.0, end - time.monotonic()))
         return set(self._current)
 
@@ -160,3 +179,15 @@ def _work(tasks: SimpleQueue[_Task | None], answers: SimpleQueue[tuple[_Task, An
         except BaseException as error:  # whatever it is, somebody waits for this answer
             result = error
         answers.put((task, result))
+
+
+def _close_aside(env: LocalEnv) -> None:
+    """Close an environment that nobody waits for, in a thread of its own: its close may hang as well."""
+    threading.Thread(target=_close, args=(env,), name=f"envweave-close-{env.id}", daemon=True).start()
+
+
+def _close(env: LocalEnv) -> None:
+    try:
+        env.close()
+    except EnvWeaveError as error:
+        log.warning("%s did not close: %s", env.id, error.message)

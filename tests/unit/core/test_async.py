@@ -150,3 +150,99 @@ def test_an_async_environment_can_be_a_slot_of_a_vector():
         with ew.make_vector("async-slot", 3, backend=backend) as vector:
             assert vector.reset(seed=1).obs == [1, 2, 3]
             assert vector.step([1, 1, 1]).obs == [2, 3, 4]
+
+
+def test_a_sync_call_in_the_loop_that_holds_the_environment_is_refused_and_works_when_that_loop_is_gone():
+    handle = ew.adapt(Async())
+
+    async def main():
+        await handle.aio.reset()
+        with pytest.raises(UsageError, match="own event loop"):
+            handle.step(1)
+
+    asyncio.run(main())
+    assert handle.step(1).obs == 1
+
+
+def test_a_loop_that_stands_still_does_not_hold_up_a_sync_call():
+    handle = ew.adapt(Async())
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(handle.aio.reset())
+    assert handle.step(2).obs == 2
+    loop.close()
+
+
+def test_the_end_of_a_cancelled_step_is_told_with_the_next_reset():
+    class Slow(Async):
+        async def step(self, action: int):
+            await asyncio.Event().wait()
+
+    async def main():
+        handle = ew.adapt(Slow()).aio
+        await handle.reset()
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(handle.step(1), 0.01)
+        return [request.kind for request in (await handle.reset()).requests]
+
+    assert asyncio.run(main()) == ["episode_end", "need_action"]
+
+
+def test_a_handle_closed_during_a_step_stays_closed():
+    class Slow(Async):
+        async def step(self, action: int):
+            while not self.closed:
+                await asyncio.sleep(0)
+            return 0
+
+    async def main():
+        handle = ew.adapt(Slow()).aio
+        await handle.reset()
+        step = asyncio.ensure_future(handle.step(1))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert [request.reason for request in await handle.close()] == ["closed"]
+        with pytest.raises(ew.errors.ClosedError):
+            await step
+        with pytest.raises(ew.errors.ClosedError):
+            await handle.step(1)
+
+    asyncio.run(main())
+
+
+def test_an_async_environment_keeps_its_types_and_its_agents_in_a_vector():
+    class Typed(ew.AsyncEnvironment[int, int]):
+        async def reset(self):
+            return 0
+
+        async def step(self, action):
+            return action
+
+    class Team(ew.AsyncEnvironment):
+        agents: list[str]
+
+        async def reset(self):
+            self.agents = ["a", "b"]
+            return {"a": 0, "b": 0}
+
+        async def step(self, actions):
+            return actions, {}, {}, {}, {}
+
+    ew.register("typed-async", Typed, overwrite=True)
+    ew.register("team-async", Team, overwrite=True)
+    with ew.make_vector(["typed-async", "team-async"]) as vector:
+        asked = [[request.agent_id for request in row] for row in vector.reset().requests]
+        assert asked == [["agent"], ["a", "b"]]
+        with pytest.raises(ew.InvalidActionError, match="environment 0"):
+            vector.step(["x", {"a": 1, "b": 1}])
+
+
+def test_an_environment_with_only_its_reset_async_is_awaited():
+    class Half:
+        async def reset(self):
+            return "awaited"
+
+        def step(self, action):
+            return "called"
+
+    handle = ew.adapt(Half())
+    assert (handle.reset().obs, handle.step(0).obs) == ("awaited", "called")

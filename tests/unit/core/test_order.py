@@ -193,7 +193,8 @@ def test_ctrl_c_during_a_step_goes_up_and_leaves_a_handle_that_can_be_reset():
     env.reset()
     with pytest.raises(KeyboardInterrupt):
         env.step({"delta": 1})
-    assert kinds(env.reset().requests) == ["need_action"]
+    again = env.reset().requests
+    assert (ends(again), kinds(again)) == (["infra_error"], ["episode_end", "need_action"])
 
 
 def test_an_environment_may_refuse_an_action_and_go_on_unchanged():
@@ -409,3 +410,130 @@ def test_a_factory_that_calls_exit_does_not_end_the_program():
     with pytest.raises(ew.EnvError, match="SystemExit"):
         ew.make("exits")
     ew.unregister("exits")
+
+
+def test_an_exception_that_cannot_say_what_it_is_costs_its_episode_and_no_more():
+    class Mute(Exception):
+        def __str__(self):
+            raise RuntimeError("no words")
+
+    class Env(ew.examples.CounterEnv):
+        def step(self, action):
+            raise Mute
+
+    env = ew.adapt(Env())
+    env.reset()
+    with pytest.raises(ew.EnvError, match=r"Mute: .its text"):
+        env.step({"delta": 1})
+    env.reset()
+
+
+@pytest.mark.parametrize("error", [GeneratorExit, type("Own", (BaseException,), {}), StopIteration])
+def test_whatever_an_environment_raises_is_its_failure(error):
+    class Env(ew.examples.CounterEnv):
+        def step(self, action):
+            raise error
+
+    env = ew.adapt(Env())
+    env.reset()
+    with pytest.raises(ew.EnvError, match=error.__name__):
+        env.step({"delta": 1})
+
+
+def test_only_an_invalid_action_error_means_that_nothing_has_changed():
+    class Env(ew.examples.CounterEnv):
+        def step(self, action):
+            with ew.make("counter") as inner:
+                return inner.step({"delta": 1})  # not reset: a mistake of this author's, not of the driver's
+
+    env = ew.adapt(Env())
+    env.reset()
+    with pytest.raises(ew.EnvError, match="ResetNeededError") as caught:
+        env.step({"delta": 1})
+    assert ends(caught.value.requests) == ["infra_error"]
+
+
+def test_a_reset_that_refuses_its_options_still_tells_that_the_old_episode_ended():
+    class Env(ew.examples.CounterEnv):
+        def reset(self, *, level=1):
+            if level > 1:
+                raise ew.UsageError("there is no such level")
+            return super().reset()
+
+    env = ew.adapt(Env())
+    env.reset()
+    with pytest.raises(ew.UsageError, match="no such level"):
+        env.reset(level=2)
+    assert ends(env.reset().requests) == ["closed"]
+    assert ends(env.close()) == ["closed"]
+
+
+def test_a_step_that_comes_back_to_a_closed_handle_does_not_open_it_again():
+    entered, leave = threading.Event(), threading.Event()
+    closed = []
+
+    class Env(ew.examples.CounterEnv):
+        def step(self, action):
+            entered.set()
+            leave.wait(30)
+            return super().step(action)
+
+        def close(self):
+            closed.append(1)
+
+    env = ew.adapt(Env())
+    env.reset()
+    caught = []
+
+    def step():
+        try:
+            env.step({"delta": 1})
+        except ClosedError as error:
+            caught.append(error)
+
+    thread = threading.Thread(target=step)
+    thread.start()
+    assert entered.wait(30)
+    assert ends(env.close()) == ["closed"]
+    leave.set()
+    thread.join(30)
+    assert len(caught) == 1
+    assert env.close() == ()
+    assert closed == [1]
+
+
+@pytest.mark.parametrize("requests", [[ew.EpisodeEnd(reason="terminated")]])
+def test_an_episode_cannot_end_before_it_has_begun(requests):
+    class Env(ew.examples.CounterEnv):
+        def reset(self):
+            return ew.ResetResult(0, requests=requests)
+
+    with pytest.raises(ew.errors.BadResultError, match="just begun"):
+        ew.adapt(Env()).reset()
+
+
+@pytest.mark.parametrize("name", ["agents", "deadline", "transform", "action_space", "seed", "action_type"])
+def test_an_attribute_that_raises_is_the_authors_error(name):
+    def broken(self):
+        raise OSError("no entry")
+
+    env = type("Env", (ew.examples.CounterEnv,), {name: property(broken)})()
+    with pytest.raises(ew.EnvError, match="no entry"):
+        ew.adapt(env)
+
+
+def test_a_coroutine_is_not_an_observation():
+    async def later():
+        return 0
+
+    class Env:
+        def reset(self):
+            return 0
+
+        def step(self, action):
+            return later()
+
+    env = ew.adapt(Env())
+    env.reset()
+    with pytest.raises(ew.errors.BadResultError, match="step returned a coroutine"):
+        env.step(0)

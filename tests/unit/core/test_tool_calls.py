@@ -101,7 +101,7 @@ def test_an_environment_may_refuse_an_answer_and_still_wait_for_a_better_one():
     class Picky(Searcher):
         def respond(self, request_id, value):
             if value != "good":
-                raise UsageError("not good")
+                raise ew.InvalidActionError("not good")
             return super().respond(request_id, value)
 
     env, call = asked(Picky())

@@ -251,5 +251,5 @@ def test_an_agent_that_the_environment_itself_declares_gone_is_not_asked_again()
 
 
 def test_agents_that_are_not_named_by_strings_are_refused():
-    with pytest.raises(BadResultError, match="agent 1 is not a string"):
+    with pytest.raises(BadResultError, match="cannot be named 1"):
         play([1, 2], [])

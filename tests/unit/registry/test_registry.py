@@ -294,3 +294,34 @@ def test_the_registry_works_from_a_fresh_process():
     code = "import envweave as ew; e = ew.make('lineworld?size=2'); print(e.reset(seed=1).obs.goal in (-2, 2))"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "True"
+
+
+@pytest.mark.parametrize(
+    "id", ["tiny?x=" + "[" * 100_000, "tiny-v" + "9" * 5000, "pkg://.foo:bar", "pkg://a b:c", "tiny@" + "9" * 5000]
+)
+def test_an_outlandish_id_is_a_usage_error(id):
+    ew.register("tiny", Tiny)
+    with pytest.raises(UsageError):
+        ew.make(id)
+
+
+def test_outlandish_versions_can_be_registered_and_ordered():
+    for version in ("²", "9" * 5000, "1.0"):
+        ew.register(f"tiny@{version}", Tiny)
+    ew.make("tiny")
+
+
+@pytest.mark.parametrize(
+    "field",
+    ['"kwargs": 5', '"max_episode_steps": "3"', '"max_episode_steps": 1.5', '"deadline": NaN', '"deadline": "3"'],
+)
+def test_a_spec_with_a_field_of_the_wrong_type_is_refused(field):
+    with pytest.raises(UsageError):
+        ew.EnvSpec.from_json(f'{{"id": "counter", {field}}}')
+
+
+def test_a_module_that_cannot_be_imported_says_why(tmp_path, monkeypatch):
+    (tmp_path / "broken_module.py").write_text("def (")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ew.EnvError, match="cannot be imported: SyntaxError"):
+        ew.make("pkg://broken_module:X")

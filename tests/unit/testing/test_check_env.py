@@ -433,20 +433,6 @@ class StateFails(Walk):
 # The course of an episode.
 
 
-class LeavesTwice(ew.Environment[Go, Place]):
-    agents = ("ann", "bob")
-
-    def reset(self) -> Any:  # type: ignore[override]
-        self._time = 0
-        return {agent: Place(0) for agent in self.agents}, {}
-
-    def step(self, actions: Any) -> Any:
-        self._time += 1
-        told = (ew.EpisodeEnd(reason="agent_left", agent_id="bob"),) if self._time < 3 else ()
-        over = {"__all__": self._time >= 5}
-        return ew.StepResult({agent: Place(1) for agent in self.agents}, {}, over, {}, requests=told)
-
-
 class CannotTakeAnswers(Replies):
     def reply(self, place: Place) -> Any:
         return ew.StepResult(place, requests=(ew.ToolCall(tool_name="clock"),))
@@ -555,7 +541,6 @@ BROKEN: list[tuple[str, Any]] = [
     ("interleaving", SeedsTheWorld),
     ("aliasing", SameList),
     ("aliasing", SameArray),
-    ("requests", LeavesTwice),
     ("requests", tells_nothing),
     ("tool_calls", CannotTakeAnswers),
     ("episode_ends", Endless),

@@ -1,5 +1,6 @@
 """What only threads can do, and what they cannot."""
 
+import os
 import threading
 
 import pytest
@@ -153,3 +154,82 @@ def test_options_without_a_meaning_are_refused(option):
 def test_a_loop_cannot_keep_a_step_timeout_and_says_so():
     with pytest.raises(UsageError, match="inproc"):
         ew.make_vector("counter", 2, backend="inproc", step_timeout=1)
+
+
+def test_a_driver_that_only_polls_learns_of_a_hung_step(gates):
+    vector, _ = gated(gates, 1, step_timeout=0.1)
+    with vector:
+        vector.reset()
+        vector.send([1])
+        batch = vector.recv(timeout=0)
+        while not len(batch):
+            batch = vector.recv(timeout=0)
+        assert batch.requests[0][-1].reason == "infra_error"
+
+
+def test_a_close_that_hangs_takes_no_worker_and_no_more_than_its_time(gates):
+    class Clings(Gate):
+        def close(self):
+            self.gates[2].wait(60)
+
+    ew.register("clings", lambda: Clings(gates), overwrite=True)
+    vector = ew.make_vector("clings", 2, backend="thread", max_workers=1, step_timeout=0.2)
+    vector.reset()
+    assert vector.step([1, 0]).reward == [None, 0.0]
+    vector.reset(ids=[0])
+    gates[1].set()  # the stuck step comes back, and its environment is closed, which hangs
+    for _ in range(3):
+        assert vector.step([0, 0]).reward == [0.0, 0.0]
+    assert vector.close(timeout=0.1) == [0, 1]
+
+
+def test_a_hung_reset_in_the_middle_of_an_episode_tells_its_end(gates):
+    class Sticks(Gate):
+        resets = 0
+
+        def reset(self, *, seed=None):
+            self.resets += 1
+            if self.resets == 2:
+                self.gates[3].wait(60)
+            return super().reset()
+
+    ew.register("sticks", lambda: Sticks(gates), overwrite=True)
+    with ew.make_vector("sticks", 1, step_timeout=0.1) as vector:
+        vector.reset()
+        row = vector.reset()
+        assert [request.kind for request in row.requests[0]] == ["episode_end", "log_event"]
+        assert "step_timeout" in row.failures[0]["message"]
+        again = vector.reset()
+        assert [request.kind for request in again.requests[0]] == ["need_action"]
+
+
+def test_the_score_of_a_finished_episode_is_not_lost_when_the_next_one_hangs(gates):
+    class Wins(Gate):
+        resets = 0
+
+        def reset(self, *, seed=None):
+            self.resets += 1
+            if self.resets == 2:
+                self.gates[3].wait(60)
+            return super().reset()
+
+        def step(self, action: int):
+            return "won", 1.0, True, False, {}
+
+    ew.register("wins", lambda: Wins(gates), overwrite=True)
+    with ew.make_vector("wins", 1, step_timeout=0.1, autoreset=True) as vector:
+        vector.reset()
+        row = vector.step([0])
+        assert (row.obs, row.reward, row.terminated) == (["won"], [1.0], [True])
+        assert [request.kind for request in row.requests[0]] == ["episode_end", "log_event"]
+        assert [request.kind for request in vector.step([0]).requests[0]] == ["autoreset_ready", "need_action"]
+
+
+def test_a_forked_child_is_told_that_its_threads_are_elsewhere(gates):
+    vector, _ = gated(gates, 1)
+    with vector:
+        vector.reset()
+        vector._pid = -1  # what a forked child would see, without forking a process full of threads
+        with pytest.raises(ew.errors.ClosedError, match="another process"):
+            vector.step([0])
+        vector._pid = os.getpid()

@@ -14,7 +14,7 @@ from typing import Any
 
 from envweave.core.ids import EnvID
 from envweave.core.spec import EnvSpec
-from envweave.errors import EnvNotFoundError, UnavailableError, VersionError
+from envweave.errors import EnvNotFoundError, UnavailableError, VersionError, describe
 from envweave.registry.resolvers.base import Resolver
 
 GROUP = "envweave.envs"
@@ -47,7 +47,7 @@ def loaded(point: EntryPoint) -> Any:
         return point.load()
     except Exception as error:  # a plugin may fail in any way when it is imported; that is its own failure
         package = point.dist.name if point.dist else "its package"
-        message = f"{point.name!r} of {package} cannot be loaded: {type(error).__name__}: {error}"
+        message = f"{point.name!r} of {package} cannot be loaded: {describe(error)}"
         raise UnavailableError(message, f"look at {point.value!r} in {package}") from error
 
 
@@ -62,6 +62,6 @@ def spec_of(found: Any, *, id: str, version: str, source: str, target: str) -> E
     """A spec for something importable that makes environments."""
     if isinstance(found, EnvSpec):
         return replace(found, id=id, version=found.version or version, source=source)
-    description = (inspect.getdoc(found) or "").partition("\n")[0]
+    description = inspect.cleandoc(found.__doc__ or "").partition("\n")[0]
     factory = found if callable(found) else target
     return EnvSpec(id=id, factory=factory, version=version, source=source, description=description)

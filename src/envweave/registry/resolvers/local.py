@@ -65,7 +65,7 @@ class LocalResolver(Resolver):
 def version_key(version: str) -> tuple[tuple[int, str], ...]:
     """Orders `1.10` after `1.9`."""
     parts = re.split(r"[.\-+]", version)
-    return tuple((int(part), "") if part.isdigit() else (-1, part) for part in parts)
+    return tuple((int(part), "") if re.fullmatch("[0-9]{1,9}", part) else (-1, part) for part in parts)
 
 
 LOCAL = LocalResolver()

@@ -10,6 +10,22 @@ import pytest
 
 TRAIN = [sys.executable, "-m", "envweave.examples.train_lineworld_pg"]
 
+FLAKY = """
+import sys, random, envweave as ew
+from envweave.envs.lineworld import LineWorldEnv
+from envweave.examples.train_lineworld_pg import main
+chance = random.Random(0)
+class Flaky(LineWorldEnv):
+    def reset(self, *, seed=None):
+        if seed is None and chance.random() < 0.3: raise RuntimeError("no reset")
+        return super().reset(seed=seed)
+    def step(self, action):
+        if chance.random() < float(sys.argv[1]): raise RuntimeError("no step")
+        return super().step(action)
+ew.register("lineworld", Flaky)
+sys.exit(main(["--episodes", "60", "--no-plot", "--run-dir", "r"]))
+"""
+
 
 def train(*arguments, cwd):
     return subprocess.run([*TRAIN, *arguments], cwd=cwd, capture_output=True, text=True, check=False, timeout=100)
@@ -114,3 +130,45 @@ def test_the_demo_runs_to_its_end(tmp_path):
     assert all(
         word in done.stdout for word in ("need_action", "episode_end", "autoreset_ready", "wins", "success rate")
     )
+
+
+def test_a_failed_environment_is_no_reward(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", FLAKY, "0.02"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads((tmp_path / "r" / "summary.json").read_text())["failed_rows"] > 0
+    for row in metrics(tmp_path / "r"):
+        ends = 1.0 if row["success"] else -1.0
+        assert abs(row["return"] - (ends - 0.01 * (row["length"] - 1))) < 1e-9
+        assert row["success"] or row["length"] == 20
+
+
+def test_an_environment_that_always_fails_ends_the_run(tmp_path):
+    done = subprocess.run([sys.executable, "-c", FLAKY, "1"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "lineworld failed 101 times" in done.stderr
+
+
+def test_ctrl_c_saves_the_run(tmp_path):
+    arguments = ["--episodes", "100000", "--run-dir", "r", "--no-plot"]
+    with subprocess.Popen([*TRAIN, *arguments], cwd=tmp_path, stdout=subprocess.DEVNULL) as process:
+        log = tmp_path / "r" / "metrics.jsonl"
+        while not (log.exists() and log.stat().st_size):
+            assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+    assert process.returncode == 130
+    summary, checkpoint = (json.loads((tmp_path / "r" / f"{it}.json").read_text()) for it in ("summary", "checkpoint"))
+    assert summary["status"] == "interrupted"
+    assert summary["episodes"] == checkpoint["episodes"] == len(metrics(tmp_path / "r"))
+
+
+def test_more_environments_than_episodes_is_no_overshoot(tmp_path):
+    assert train("--num-envs", "64", "--episodes", "3", "--no-plot", "--run-dir", "r", cwd=tmp_path).returncode == 0
+    assert len(metrics(tmp_path / "r")) == 3
+
+
+def test_what_shapes_the_learning_cannot_change_on_resume(tmp_path):
+    train("--episodes", "2", "--no-plot", "--run-dir", "r", cwd=tmp_path)
+    done = train("--resume", "r", "--size", "4", cwd=tmp_path)
+    assert (done.returncode, done.stderr.splitlines()[0]) == (2, "size is 5 in r")

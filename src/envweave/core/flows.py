@@ -106,8 +106,7 @@ class Flows:
         referee = self.referee
         referee.admit_reset()
         arguments = self._reset_call.arguments(seed, options, episode_id, own)
-        referee.owe(referee.abandon())
-        referee.phase = BUSY
+        referee.begin_reset()
         try:
             self._reset_call.prepare(seed)
             raw = yield partial(self.unwrapped.reset, **arguments)

@@ -189,7 +189,14 @@ class Referee:
 
     def abandon(self) -> tuple[Request, ...]:
         """End an episode that is under way because the driver turns away from it."""
-        return self._end("closed", {}) if self.phase in (RUNNING, WAITING, BUSY) else ()
+        running = self.phase in (RUNNING, WAITING, BUSY) and self.episode_id is not None
+        return self._end("closed", {}) if running else ()
+
+    def begin_reset(self) -> None:
+        """Give up the episode under way, if there is one, and let the environment make another."""
+        self.owe(self.abandon())
+        self.episode_id = None
+        self.phase = BUSY
 
     def close(self) -> tuple[Request, ...]:
         self.owe(self.abandon())

@@ -13,14 +13,14 @@ from rich.console import Console
 import envweave as ew
 from envweave.examples import train_lineworld_pg
 
-out = Console(highlight=False)
+out = Console(highlight=False, soft_wrap=True)
 
 
-def main() -> None:
+def main() -> int:
     drive_a_counter()
     play_nim()
     out.rule("a training run: 16 environments, REINFORCE with numpy")
-    train_lineworld_pg.main(["--num-envs", "16", "--episodes", "400"])
+    return train_lineworld_pg.main(["--num-envs", "16", "--episodes", "400"])
 
 
 def drive_a_counter() -> None:
@@ -65,4 +65,4 @@ def tell(call: str, result: Any) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main())

@@ -246,3 +246,23 @@ def test_an_environment_with_only_its_reset_async_is_awaited():
 
     handle = ew.adapt(Half())
     assert (handle.reset().obs, handle.step(0).obs) == ("awaited", "called")
+
+
+def test_closing_in_the_middle_of_a_reset_tells_each_end_once():
+    class Slow(Async):
+        async def reset(self, *, seed=None):
+            if seed:
+                await asyncio.Event().wait()
+            return await super().reset()
+
+    async def main():
+        handle = ew.adapt(Slow()).aio
+        await handle.reset()
+        again = asyncio.ensure_future(handle.reset(seed=1))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        told = [request.reason for request in await handle.close()]
+        again.cancel()
+        return told
+
+    assert asyncio.run(main()) == ["closed"]

@@ -1,6 +1,6 @@
 """What an environment tells or asks of whoever drives it.
 
-Requests are frozen; `match` on them:
+Requests are data; `match` on them:
 
     match request:
         case NeedAction(agent_id=agent): ...
@@ -33,7 +33,10 @@ DEFAULT_AGENT = "agent"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NeedAction:
-    """Somebody must act next; there is one of these for each agent that must."""
+    """Somebody must act next; there is one of these for each agent that must.
+
+    Frozen, because the same one comes with each step for as long as nothing about it changes.
+    """
 
     kind: Literal["need_action"] = field(default="need_action", init=False)
     env_id: str = ""
@@ -43,7 +46,7 @@ class NeedAction:
     """Seconds from this request; an action that comes later ends the episode."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class EpisodeEnd:
     """Exactly once for each episode, and once for each agent that leaves before its end."""
 
@@ -56,7 +59,7 @@ class EpisodeEnd:
     episode_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class AutoresetReady:
     """The next episode has begun by itself; the result it comes with keeps the last observation."""
 
@@ -67,7 +70,7 @@ class AutoresetReady:
     episode_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class ToolCall:
     """The environment wants a tool run; answer with `env.respond(request_id, value)`."""
 
@@ -81,7 +84,7 @@ class ToolCall:
     deadline: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class LogEvent:
     """Progress, a metric or a warning. Nothing waits for it."""
 

@@ -62,10 +62,10 @@ def _typed_check(type_: Any, name: str) -> Check:
 
     def check(action: Any) -> Any:
         # An instance whose fields are all of the exact type needs no look from pydantic: 0.2 µs, not 2.
-        if action.__class__ is type_:
+        if type(action) is type_:
             for field, classes, values in plain:
                 value = getattr(action, field)
-                if value.__class__ not in classes or (values is not None and value not in values):
+                if type(value) not in classes or (values is not None and value not in values):
                     break
             else:
                 return action

@@ -46,7 +46,10 @@ class LocalEnv(Flows, EnvHandle[Any]):
         return run(self.resetting(seed, options, episode_id, own))
 
     def step(self, action: Any) -> StepResult[Any]:
-        result = self.advance(self.referee.admit(action))
+        native = self.referee.admit(action)
+        if self.referee.phase is BUSY:  # another thread came first, while the action was looked at
+            self.referee.admit_reset()
+        result = self.advance(native)
         return result if self.failure is None else self.checked(result)
 
     def advance(self, native: Any) -> StepResult[Any]:
@@ -54,8 +57,6 @@ class LocalEnv(Flows, EnvHandle[Any]):
         referee = self.referee
         if native is LATE:
             return run(self.following(referee.expire()))
-        if referee.phase is BUSY:  # another thread came first
-            referee.admit_reset()
         referee.phase = BUSY
         try:
             raw = self._step(native)
@@ -67,6 +68,17 @@ class LocalEnv(Flows, EnvHandle[Any]):
         except BaseException as error:
             return self._stopped("step", error)
         return run(self.following(result)) if referee.phase is OVER else result
+
+    def renew(self) -> ResetResult[Any]:
+        """Reset without arguments, as `resetting` does, for an episode that is over and owes nothing."""
+        arguments = self._reset_call.arguments(None, None, None, {})
+        self.referee.begin_reset()
+        try:
+            raw = self.unwrapped.reset(**arguments)
+            return self.referee.open(raw)
+        except BaseException as error:
+            self.referee.phase = OVER
+            self._raise("reset", error)
 
     def respond(self, request_id: str, value: Any) -> StepResult[Any]:
         return self.checked(run(self.responding(request_id, value)))

@@ -115,12 +115,15 @@ class Referee:
 
     def open(self, raw: Any, episode_id: str | None = None) -> ResetResult[Any]:
         """Begin an episode with what the environment's reset returned."""
-        observation, info, requests = read_reset(raw)
+        requests: tuple[Request, ...] = ()
+        if type(raw) is tuple and len(raw) == 2 and type(raw[1]) is dict:
+            observation, info = raw
+        else:
+            observation, info, requests = read_reset(raw)
         self.episode_number += 1
         self.episode_id = episode_id or f"{self.env_id}/{self.episode_number}"
         self.step_count = 0
         self.last_obs = observation
-        self.tool_calls = {}
         return ResetResult(observation, info, self._ask(requests))
 
     def conclude(self, raw: Any) -> StepResult[Any]:
@@ -134,16 +137,13 @@ class Referee:
             observation, reward, terminated, truncated, info = raw, raw.reward, False, False, raw.metadata
         else:
             return self._decide(read_step(raw))
-        if terminated.__class__ is not bool or truncated.__class__ is not bool or not self._plain:
-            return self._decide(Outcome(observation, reward, terminated, truncated, info, ()))
         if reward.__class__ is not float or reward - reward != 0.0:  # infinity and NaN: their difference is NaN
             reward = read_reward(reward)
-        self.last_obs = observation
-        if terminated or truncated:
-            end = self._end("terminated" if terminated else "truncated", info)
-            return StepResult(observation, reward, terminated, truncated, info, end)
-        self.phase = RUNNING
-        return StepResult(observation, reward, False, False, info, self._need)
+        if terminated is False and truncated is False and self._plain:
+            self.last_obs = observation
+            self.phase = RUNNING
+            return StepResult(observation, reward, False, False, info, self._need)
+        return self._decide(Outcome(observation, reward, terminated, truncated, info, ()))
 
     def resume(self, raw: Any) -> StepResult[Any]:
         """Read what an environment made of a tool's answer: the rest of the step, or None for "go on"."""
@@ -278,7 +278,9 @@ class Referee:
     def _end(self, reason: EndReason, info: dict[str, Any], requests: tuple[Request, ...] = ()) -> tuple[Request, ...]:
         """Close the episode with exactly one `episode_end`, the author's own if there is one."""
         self.phase = OVER
-        self.asked, self.tool_calls, self.due = (), {}, None
+        self.asked, self.due = (), None
+        if self.tool_calls:
+            self.tool_calls = {}
         end = EpisodeEnd(env_id=self.env_id, reason=reason, final_info=info, episode_id=self.episode_id)
         if not requests:
             return (end,)

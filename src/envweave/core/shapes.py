@@ -90,7 +90,7 @@ def _read_tuple(raw: tuple[Any, ...]) -> Outcome:
 
 def read_reward(reward: Any) -> float | None:
     """The reward as a finite Python float, or None; numpy and torch scalars are numbers too."""
-    if reward is None or (reward.__class__ is float and isfinite(reward)):
+    if reward is None or (type(reward) is float and isfinite(reward)):
         return reward
     if isinstance(reward, Mapping):
         raise BadResultError("rewards are by agent, but the environment has no `agents`", "give it that attribute")

@@ -181,9 +181,9 @@ class VectorEnv(ABC):
     # The way of a call.
 
     def _step_calls(self, chosen: list[int], actions: Sequence[Any]) -> list[Call]:
+        slots = [self._slots[id] for id in chosen]
         calls = []
-        for id, native in zip(chosen, self._admitted(chosen, actions), strict=True):
-            slot = self._slots[id]
+        for id, slot, native in zip(chosen, slots, self._admitted(chosen, slots, actions), strict=True):
             calls.append(Call(id, slot, partial(slot.step, native), slot.lose_step))
         return calls
 
@@ -200,12 +200,11 @@ class VectorEnv(ABC):
             calls.append(Call(id, slot, partial(slot.reset, arguments), slot.lose_reset))
         return calls
 
-    def _admitted(self, chosen: list[int], actions: Sequence[Any]) -> list[Any]:
+    def _admitted(self, chosen: list[int], slots: list[Slot], actions: Sequence[Any]) -> list[Any]:
         """The actions as the environments take them; all are looked at before any is used."""
         self._check_idle(chosen)
-        slots = self._slots
         try:
-            return [slots[id].env.referee.admit(action) for id, action in zip(chosen, actions, strict=True)]
+            return [slot.env.referee.admit(action) for slot, action in zip(slots, actions, strict=True)]
         except UsageError:  # once more, to say which one it was, or to find that all of them are recovering
             return [self._admit(id, action) for id, action in zip(chosen, actions, strict=True)]
 

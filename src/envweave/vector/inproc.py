@@ -16,15 +16,13 @@ class InprocVector(VectorEnv):
         """The same as in the base, without a queue."""
         self._check_no_step_wait()
         chosen, listed = matched_actions(actions, ids, len(self._slots))
-        natives = self._admitted(chosen, listed)
-        slots = self._slots if ids is None and len(chosen) == len(self._slots) else [self._slots[id] for id in chosen]
+        slots = [self._slots[id] for id in chosen]
+        natives = self._admitted(chosen, slots, listed)
         results = [slot.step(native) for slot, native in zip(slots, natives, strict=True)]
-        steps = []
-        for slot in slots:
-            referee = slot.env.referee
-            steps.append(referee.step_count)
-            if referee.due is not None:
-                referee.restart_clock()
+        referees = [slot.env.referee for slot in slots]
+        for referee in [referee for referee in referees if referee.due is not None]:
+            referee.restart_clock()  # the time for an answer counts from when it is handed out
+        steps = [referee.step_count for referee in referees]
         return StepBatch(chosen, [slot.incarnation for slot in slots], steps, results)
 
     def _dispatch(self, call: Call) -> None:

@@ -76,11 +76,22 @@ class Slot:
 
     def _begin_next(self, result: StepResult[Any]) -> StepResult[Any]:
         """Begin the next episode and tell so in the last result of the old; a slot that recovers gets a new one."""
-        self.broken = self.broken or self.recovering
         self._ended = result
-        reset = self.reset({})
+        reset = self._renewed() or self.reset({})
         self._ended = None
         return self._unfollowed(result, reset) if self.recovering else self.env.referee.announce(result, reset)
+
+    def _renewed(self) -> ResetResult[Any] | None:
+        """The ordinary case, cheaply: a sound environment begins its next episode. None if it does not."""
+        self.broken = self.broken or self.recovering
+        if self.broken:
+            return None
+        try:
+            return self.env.renew()
+        except EnvWeaveError as error:
+            self.broken = True
+            log.warning("reset of %s failed: %s", self.id, error.message)
+            return None
 
     def _unfollowed(self, result: StepResult[Any], reset: ResetResult[Any]) -> StepResult[Any]:
         result.requests = (*result.requests, *reset.requests)

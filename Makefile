@@ -18,14 +18,14 @@ test: .venv/.dev  ## run the tests
 	$(BIN)/python -m pytest
 
 check: .venv/.dev  ## style, types, import directions
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
+	$(BIN)/ruff check src tests
+	$(BIN)/ruff format --check src tests
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
 format: .venv/.dev  ## let ruff write the style
-	$(BIN)/ruff check --fix .
-	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix src tests
+	$(BIN)/ruff format src tests
 
 bench: .venv/.dev  ## measure against gymnasium; writes bench.json
 	$(BIN)/python -m envweave.bench --out bench.json

@@ -24,9 +24,8 @@ def start(blueprint: Blueprint, id: str) -> EnvHandle[Any]:
     return _started(id, lambda: bridged(blueprint, id, env))
 
 
-def start_blocking(blueprint: Blueprint, id: str) -> LocalEnv:
-    """A sync handle in any case; an async environment is waited for."""
-    env = blueprint.build()
+def start_blocking(blueprint: Blueprint, id: str, env: Any) -> LocalEnv:
+    """A sync handle on an environment that was built, in any case; an async one is waited for."""
     if not _is_async(env):
         return _started(id, lambda: LocalEnv(blueprint, id, env))
     from envweave.core.async_local import Blocking

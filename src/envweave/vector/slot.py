@@ -36,14 +36,14 @@ class Slot:
         "recovering",
     )
 
-    def __init__(self, blueprint: Blueprint, id: str, *, reset_retries: int = 1) -> None:
+    def __init__(self, blueprint: Blueprint, id: str, env: Any, *, reset_retries: int = 1) -> None:
         self.id = id
         self._blueprint = replace(blueprint, autoreset=False)
         self._autoreset = blueprint.autoreset
         self._reset_retries = reset_retries
         self._ended: StepResult[Any] | None = None
         """The result of an episode whose successor is about to begin: not to be lost, whatever comes of that."""
-        self.env = start_blocking(self._blueprint, id)
+        self.env = start_blocking(self._blueprint, id, env)
         self.incarnation = 0
         self.broken = False
         self.recovering = False
@@ -127,7 +127,7 @@ class Slot:
 
     def _rebuild(self) -> tuple[Request, ...]:
         """A new environment in place of the old; gives the ends that the old one still owes."""
-        old, self.env = self.env, start_blocking(self._blueprint, self.id)
+        old, self.env = self.env, start_blocking(self._blueprint, self.id, self._blueprint.build())
         self.env.referee.episode_number = old.referee.episode_number
         self.env.referee.last_obs = old.referee.last_obs
         self.incarnation += 1

@@ -99,7 +99,9 @@ def test_a_subset_can_be_stepped(vector):
     vec.reset(start=0)
     assert vec.step([1, 2], ids=[2, 0]).obs == [1, 2]
     assert vec.step({1: 3}).obs == [3]
-    assert vec.step([0, 0, 0]).obs == [2, 3, 1]
+    turned = vec.step({2: 0, 0: 1, 1: 0})
+    assert (turned.ids, turned.obs) == ([2, 0, 1], [1, 3, 3])
+    assert vec.step([0, 0, 0]).obs == [3, 3, 1]
 
 
 def test_a_finished_environment_must_be_reset_and_the_refusal_names_it_before_anything_steps(vector):

@@ -178,6 +178,11 @@ class Referee:
         info = {"error": error.to_data()}
         return StepResult(self.last_obs, None, False, True, info, self._end(reason, info))
 
+    @property
+    def timed(self) -> bool:
+        """Every action has a deadline; a single request may also have one of its own."""
+        return self._deadline is not None
+
     def late(self) -> bool:
         return self.due is not None and self._clock() > self.due
 

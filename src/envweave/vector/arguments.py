@@ -30,6 +30,8 @@ def matched_actions(
     actions: Sequence[Any] | dict[int, Any], ids: Sequence[int] | None, count: int
 ) -> tuple[list[int], Sequence[Any]]:
     """Each environment with its action."""
+    if actions.__class__ is list and ids is None and len(actions) == count:  # nearly always
+        return list(range(count)), actions
     if isinstance(actions, dict) and ids is None:
         return chosen_ids(list(actions), count), list(actions.values())
     chosen = chosen_ids(ids, count)

@@ -63,6 +63,7 @@ class VectorEnv(ABC):
             for plan, _ in plans:
                 built.append(plan.build())
             self._slots = [Slot(plan, id, env) for (plan, id), env in zip(plans, built, strict=True)]
+            self._timed = any(slot.env.referee.timed for slot in self._slots)
         except BaseException:
             for env in built:
                 _close_quietly(env)

@@ -16,14 +16,15 @@ class InprocVector(VectorEnv):
         """The same as in the base, without a queue."""
         self._check_no_step_wait()
         chosen, listed = matched_actions(actions, ids, len(self._slots))
-        slots = [self._slots[id] for id in chosen]
+        everybody = ids is None and not isinstance(actions, dict)
+        slots = self._slots if everybody else [self._slots[id] for id in chosen]
         natives = self._admitted(chosen, slots, listed)
         results = [slot.step(native) for slot, native in zip(slots, natives, strict=True)]
-        referees = [slot.env.referee for slot in slots]
-        for referee in [referee for referee in referees if referee.due is not None]:
-            referee.restart_clock()  # the time for an answer counts from when it is handed out
-        steps = [referee.step_count for referee in referees]
-        return StepBatch(chosen, [slot.incarnation for slot in slots], steps, results)
+        incarnations, steps = [slot.incarnation for slot in slots], [slot.env.referee.step_count for slot in slots]
+        if self._timed:
+            for slot in slots:  # the time for an answer counts from when all are handed out
+                slot.env.referee.restart_clock()
+        return StepBatch(chosen, incarnations, steps, results)
 
     def _dispatch(self, call: Call) -> None:
         self._done[call.id] = self._row(call.id, call.run())

@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 import importlib
 import os
+import subprocess
+import sys
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -760,3 +762,21 @@ def test_a_vector_with_autoreset_goes_on_with_the_agents_of_the_next_game(factor
                     needs = [request.agent_id for request in result.requests if isinstance(request, ew.NeedAction)]
                     assert needs == first
         assert ends == 4 * (20 // (5 if factory is Lives else 6))
+
+
+def test_a_missing_pettingzoo_is_advice_and_not_a_traceback_from_inside() -> None:
+    code = (
+        "import sys; sys.modules['gymnasium'] = None\n"
+        "import envweave as ew; from envweave.adapters import as_parallel_env\n"
+        "try: as_parallel_env(ew.make('rock-paper-scissors'))\n"
+        "except ew.errors.UnavailableError as error: print(error)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["'gymnasium' is not installed", "hint: pip install 'envweave[gym]'"]
+
+
+def test_the_two_exports_are_at_the_door_of_the_room() -> None:
+    from envweave import adapters
+
+    assert isinstance(adapters.as_parallel_env(ew.make("rock-paper-scissors")), ParallelEnv)
+    assert isinstance(adapters.as_aec_env(ew.make("nim")), AECEnv)

@@ -24,7 +24,9 @@ def load(target: str, *, extra: str = "") -> Any:
         if missing and (module_name == missing or module_name.startswith(missing + ".")):
             raise UnavailableError(f"there is no module {module_name!r}", "is its package installed here?") from error
         if extra and not missing.startswith("envweave"):
-            raise UnavailableError(f"{missing!r} is not installed", f"pip install 'envweave[{extra}]'") from error
+            raise UnavailableError(
+                f"{missing.partition('.')[0]!r} is not installed", f"pip install 'envweave[{extra}]'"
+            ) from error
         raise
     except Exception as error:
         raise EnvError(f"module {module_name!r} cannot be imported: {describe(error)}") from error

@@ -66,7 +66,7 @@ def test_a_recv_that_times_out_loses_nothing_and_mixes_nothing(gates):
     with vector:
         vector.reset()
         vector.send([1, 0])
-        early = vector.recv(min_ready=2, timeout=0.05)
+        early = vector.recv(min_ready=2, timeout=1.0)
         assert (early.ids, early.steps) == ([1], [1])
         vector.send([0], [1])
         assert vector.recv(min_ready=1, timeout=60).steps == [2]
@@ -82,7 +82,7 @@ def test_a_barrier_step_that_times_out_can_be_waited_for_again(gates):
     with vector:
         vector.reset()
         with pytest.raises(WaitTimeoutError, match=r"1 of 2 environments have not answered: \[0\]"):
-            vector.step([1, 0], timeout=0.05)
+            vector.step([1, 0], timeout=1.0)
         gates[1].set()
         batch = vector.step_wait(timeout=60)
         assert (batch.ids, batch.steps) == ([0, 1], [1, 1])
@@ -90,7 +90,7 @@ def test_a_barrier_step_that_times_out_can_be_waited_for_again(gates):
 
 
 def test_a_hung_step_costs_its_row_and_a_late_answer_is_dropped(gates):
-    vector, envs = gated(gates, 2, step_timeout=0.2)
+    vector, envs = gated(gates, 2, step_timeout=1.0)
     with vector:
         vector.reset()
         batch = vector.step([1, 0])
@@ -108,7 +108,7 @@ def test_a_hung_step_costs_its_row_and_a_late_answer_is_dropped(gates):
 
 
 def test_a_hung_step_with_autoreset_is_followed_by_a_new_environment(gates):
-    vector, _ = gated(gates, 2, step_timeout=0.2, autoreset=True)
+    vector, _ = gated(gates, 2, step_timeout=1.0, autoreset=True)
     with vector:
         vector.reset()
         assert vector.step([1, 0]).reward == [None, 0.0]
@@ -121,7 +121,7 @@ def test_close_does_not_wait_for_a_step_that_hangs(gates):
     vector, envs = gated(gates, 2)
     vector.reset()
     vector.send([1, 0])
-    assert vector.close(timeout=0.1) == [0]
+    assert vector.close(timeout=2.0) == [0]
     assert envs[1].closed.is_set()
     assert not envs[0].closed.is_set()
 
@@ -171,7 +171,7 @@ def test_a_close_that_hangs_takes_no_worker_and_no_more_than_its_time(gates):
             self.gates[2].wait(60)
 
     ew.register("clings", lambda: Clings(gates), overwrite=True)
-    vector = ew.make_vector("clings", 2, backend="thread", max_workers=1, step_timeout=0.2)
+    vector = ew.make_vector("clings", 2, backend="thread", max_workers=1, step_timeout=1.0)
     vector.reset()
     assert vector.step([1, 0]).reward == [None, 0.0]
     vector.reset(ids=[0])
@@ -192,7 +192,7 @@ def test_a_hung_reset_in_the_middle_of_an_episode_tells_its_end(gates):
             return super().reset()
 
     ew.register("sticks", lambda: Sticks(gates), overwrite=True)
-    with ew.make_vector("sticks", 1, step_timeout=0.1) as vector:
+    with ew.make_vector("sticks", 1, step_timeout=0.5) as vector:
         vector.reset()
         row = vector.reset()
         assert [request.kind for request in row.requests[0]] == ["episode_end", "log_event"]
@@ -215,7 +215,7 @@ def test_the_score_of_a_finished_episode_is_not_lost_when_the_next_one_hangs(gat
             return "won", 1.0, True, False, {}
 
     ew.register("wins", lambda: Wins(gates), overwrite=True)
-    with ew.make_vector("wins", 1, step_timeout=0.1, autoreset=True) as vector:
+    with ew.make_vector("wins", 1, step_timeout=0.5, autoreset=True) as vector:
         vector.reset()
         row = vector.step([0])
         assert (row.obs, row.reward, row.terminated) == (["won"], [1.0], [True])

@@ -56,8 +56,8 @@ class VectorEnv(ABC):
         self._awaited: list[int] | None = None
         """Whom `step_wait` waits for."""
         self._closed = False
-        # All environments first, then what we keep of each: side by side in memory that is a fifth faster to step
-        # through than scattered between the environments' own objects.
+        # All environments first, then what we keep of each: side by side in memory, not scattered between the
+        # environments' own objects, where stepping through hundreds of them misses the cache more often.
         built: list[Any] = []
         try:
             for plan, _ in plans:

@@ -139,7 +139,6 @@ class Straggler:
 
     def __init__(self) -> None:
         self._random = random.Random()
-        self.slept = 0.0
 
     def reset(self, *, seed: int | None = None) -> int:
         self._random.seed(seed)

@@ -30,6 +30,18 @@ class Gate:
         self.closed.set()
 
 
+class Sticks(Gate):
+    """Its second reset hangs."""
+
+    resets = 0
+
+    def reset(self, *, seed=None):
+        self.resets += 1
+        if self.resets == 2:
+            self.gates[3].wait(60)
+        return super().reset()
+
+
 @pytest.fixture
 def gates():
     found = {number: threading.Event() for number in range(1, 5)}
@@ -182,15 +194,6 @@ def test_a_close_that_hangs_takes_no_worker_and_no_more_than_its_time(gates):
 
 
 def test_a_hung_reset_in_the_middle_of_an_episode_tells_its_end(gates):
-    class Sticks(Gate):
-        resets = 0
-
-        def reset(self, *, seed=None):
-            self.resets += 1
-            if self.resets == 2:
-                self.gates[3].wait(60)
-            return super().reset()
-
     ew.register("sticks", lambda: Sticks(gates), overwrite=True)
     with ew.make_vector("sticks", 1, step_timeout=0.5) as vector:
         vector.reset()
@@ -202,15 +205,7 @@ def test_a_hung_reset_in_the_middle_of_an_episode_tells_its_end(gates):
 
 
 def test_the_score_of_a_finished_episode_is_not_lost_when_the_next_one_hangs(gates):
-    class Wins(Gate):
-        resets = 0
-
-        def reset(self, *, seed=None):
-            self.resets += 1
-            if self.resets == 2:
-                self.gates[3].wait(60)
-            return super().reset()
-
+    class Wins(Sticks):
         def step(self, action: int):
             return "won", 1.0, True, False, {}
 

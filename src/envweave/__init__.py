@@ -7,8 +7,8 @@ from envweave.core.environment import AsyncEnvironment, Environment
 from envweave.core.handle import AsyncEnvHandle, EnvHandle
 from envweave.core.spec import EnvSpec
 from envweave.errors import EnvError, EnvWeaveError, InvalidActionError, UsageError
-from envweave.registry.build import adapt
-from envweave.registry.make import make, make_vector, register, registry, spec, unregister
+from envweave.build import adapt
+from envweave.registry.make import connect, make, make_vector, register, registry, spec, unregister
 from envweave.requests import AutoresetReady, EndReason, EpisodeEnd, LogEvent, NeedAction, Request, ToolCall
 from envweave.results import ResetResult, StepResult
 from envweave.types import Action, Observation, State
@@ -46,6 +46,7 @@ __all__ = [
     "UsageError",
     "VectorEnv",
     "adapt",
+    "connect",
     "errors",
     "examples",
     "make",

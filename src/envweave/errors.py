@@ -12,6 +12,7 @@ EnvWeaveError
 │   ├── ResetNeededError       step before reset, or after the end
 │   ├── BusyError              a call on this environment is still running
 │   ├── ClosedError            the handle was closed
+│   ├── BatchRefusedError      another action of the same batch was refused
 │   └── UnsupportedError       this environment cannot do that
 ├── EnvError                   the author: environment code raised; the cause is chained
 │   ├── BadResultError         reset or step returned something without a meaning
@@ -19,6 +20,10 @@ EnvWeaveError
 ├── WaitTimeoutError           nobody is wrong: the answer has not come yet and is not lost
 ├── SandboxError               untrusted code could not be run
 ├── TransportError             the connection
+│   ├── CapacityError          the server takes no more sessions now
+│   ├── SessionLostError       the session is gone, and its episode with it
+│   ├── UnauthorizedError      the token is missing or wrong
+│   └── ProtocolError          a message that has no meaning
 └── ProviderError              the machine, container or cluster
 """
 
@@ -45,6 +50,8 @@ class EnvWeaveError(Exception):
     code: ClassVar[str] = "error"
     """Stable, and the same on the wire."""
     retryable: ClassVar[bool] = False
+    requests: tuple[Request, ...] = ()
+    """What the environment had still to say, the `episode_end` above all."""
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message, hint)
@@ -126,6 +133,12 @@ class ClosedError(UsageError):
     code = "usage.closed"
 
 
+class BatchRefusedError(UsageError):
+    """Another action of the same batch was refused, so none was used."""
+
+    code = "usage.batch_refused"
+
+
 class UnsupportedError(UsageError):
     """The environment does not offer this."""
 
@@ -136,8 +149,6 @@ class EnvError(EnvWeaveError):
     """Environment code raised. The episode is over; `__cause__` is what it raised."""
 
     code = "env"
-    requests: tuple[Request, ...] = ()
-    """What the environment had still to say, the `episode_end` above all."""
 
 
 class BadResultError(EnvError):
@@ -170,6 +181,33 @@ class TransportError(EnvWeaveError):
 
     code = "transport"
     retryable = True
+
+
+class CapacityError(TransportError):
+    """The server has as many sessions as it takes. Try later."""
+
+    code = "transport.capacity"
+
+
+class SessionLostError(TransportError):
+    """The session on the server is gone: it was reaped, or the server was. The episode cannot be continued."""
+
+    code = "transport.session_lost"
+    retryable = False
+
+
+class UnauthorizedError(TransportError):
+    """The server wants a token and did not get the right one."""
+
+    code = "transport.unauthorized"
+    retryable = False
+
+
+class ProtocolError(TransportError):
+    """A message that cannot be read or has no meaning. The session it came on lives."""
+
+    code = "transport.protocol"
+    retryable = False
 
 
 class ProviderError(EnvWeaveError):

@@ -446,7 +446,7 @@ def test_the_deadline_of_an_action_counts_from_when_the_driver_was_asked():
             now[0] += 1.0
             return super().step(action)
 
-    from envweave.registry.build import blueprint
+    from envweave.build import blueprint
     from envweave.vector.inproc import InprocVector
 
     plan = blueprint(ew.EnvSpec(id="slow", factory=Slow, deadline=1.5), {}, clock=lambda: now[0])

@@ -15,7 +15,7 @@ import numpy as np
 
 from envweave.core.local import LocalEnv
 from envweave.envs.counter import CounterEnv, Increment
-from envweave.registry.build import adapt
+from envweave.build import adapt
 from envweave.registry.make import make_vector, register
 
 NUM_ENVS = 256

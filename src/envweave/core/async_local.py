@@ -61,7 +61,7 @@ class AsyncLocalEnv(Flows, AsyncEnvHandle[Any]):
 
     async def fork(self) -> AsyncLocalEnv:
         snapshot = await self.snapshot()
-        twin = AsyncLocalEnv(self._blueprint, self._fork_name(), self._blueprint.build())
+        twin = AsyncLocalEnv(self._blueprint, self.fork_name(), self._blueprint.build())
         twin.home, twin._home_pid = self.home, self._home_pid
         await twin.restore(snapshot)
         return twin

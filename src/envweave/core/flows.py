@@ -234,7 +234,7 @@ class Flows:
         failure, self.failure = self.failure, None
         if failure is None:
             return result
-        if isinstance(failure, EnvError):
+        if not isinstance(failure, UsageError):
             failure.requests = result.requests
         raise failure
 
@@ -254,8 +254,7 @@ class Flows:
         if isinstance(error, self.passing) or type(error) is UsageError:
             raise error
         failure = self._failed(what, error)
-        if isinstance(failure, EnvError):
-            failure.requests = self.referee.settle()
+        failure.requests = self.referee.settle()
         raise failure
 
     def _check_open(self, error: BaseException | None = None) -> None:
@@ -273,7 +272,7 @@ class Flows:
         except Exception as error:
             self._raise(name, error)
 
-    def _fork_name(self) -> str:
+    def fork_name(self) -> str:
         self._forks += 1
         return f"{self.id}.{self._forks}"
 

@@ -5,47 +5,84 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from enum import Enum
+from functools import cache
 from math import isfinite
-from typing import Any
+from typing import Any, TypeAlias
 
 from envweave.errors import NotJSONableError
 
 _DEEPEST = 64
 
+_Path: TypeAlias = "str | tuple[_Path, str]"
+"""Where a value stands: written out only if it has to be named."""
 
-def to_json(value: Any, *, where: str = "value", _depth: int = 0) -> Any:
+
+def to_json(value: Any, *, where: str = "value") -> Any:
     """JSON data equal in meaning to the value; tuples become lists, arrays nested lists.
 
     Raises `NotJSONableError` with the path of the first part that has no JSON form: a set, bytes, NaN, an object of no
     known kind, a key that is not text.
     """
-    if value is None or value is True or value is False or isinstance(value, str):
-        return value.value if isinstance(value, Enum) else value
+    return _walk(value, where, 0)
+
+
+def _walk(value: Any, path: _Path, depth: int) -> Any:
+    cls = value.__class__
+    if cls is str or cls is int or cls is bool or value is None:
+        return value
+    if cls is dict and depth < _DEEPEST:
+        found = {}
+        for key, inner in value.items():
+            if key.__class__ is not str:
+                key = _key(key, path)
+            found[key] = _walk(inner, (path, key), depth + 1)
+        return found
+    if cls is float:
+        return value if isfinite(value) else _refuse(f"is {value}", path, "JSON has finite numbers only: use None")
+    return _walk_other(value, path, depth)
+
+
+def _walk_other(value: Any, path: _Path, depth: int) -> Any:
     if isinstance(value, Enum):
-        return to_json(value.value, where=where, _depth=_depth)
-    if isinstance(value, int):
-        return int(value)
-    if isinstance(value, float):
-        if not isfinite(value):
-            raise NotJSONableError(f"{where} is {value}", "JSON has finite numbers only: use None")
-        return float(value)
-    if _depth > _DEEPEST:
-        raise NotJSONableError(f"{where[:80]}… is nested deeper than {_DEEPEST} levels", "does it contain itself?")
-    if isinstance(value, Mapping):
-        return {_key(key, where): to_json(v, where=f"{where}.{key}", _depth=_depth + 1) for key, v in value.items()}
+        return _walk(value.value, path, depth)
+    for base in (str, int, float):  # their subclasses
+        if isinstance(value, base):
+            return _walk(base(value), path, depth)
+    if depth >= _DEEPEST:
+        _refuse(f"is nested deeper than {_DEEPEST} levels", _text(path)[:80] + "…", "does it contain itself?")
     if isinstance(value, list | tuple):
-        return [to_json(v, where=f"{where}[{i}]", _depth=_depth + 1) for i, v in enumerate(value)]
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        parts = ((f.name, getattr(value, f.name)) for f in dataclasses.fields(value))
-        return {name: to_json(v, where=f"{where}.{name}", _depth=_depth + 1) for name, v in parts}
-    for method in ("model_dump", "tolist", "item"):  # pydantic models; arrays and scalars of numpy and torch
-        convert = getattr(value, method, None)
-        if callable(convert) and not isinstance(value, type):
-            return to_json(convert(), where=where, _depth=_depth + 1)
-    raise NotJSONableError(f"{where} is a {type(value).__name__}, which has no JSON form", "use dicts, lists and text")
+        return [_walk(inner, (path, f"[{number}]"), depth + 1) for number, inner in enumerate(value)]
+    if isinstance(value, Mapping):
+        return _walk(dict(value), path, depth)
+    if not isinstance(value, type):
+        if dataclasses.is_dataclass(value):
+            names = _field_names(value.__class__)
+            return {name: _walk(getattr(value, name), (path, name), depth + 1) for name in names}
+        if callable(getattr(value, "model_dump", None)):  # pydantic's models
+            return _walk(value.model_dump(mode="json"), path, depth + 1)
+        for method in ("tolist", "item"):  # arrays and scalars of numpy and torch
+            if callable(getattr(value, method, None)):
+                return _walk(getattr(value, method)(), path, depth + 1)
+    return _refuse(f"is a {type(value).__name__}, which has no JSON form", path, "use dicts, lists and text")
 
 
-def _key(key: Any, where: str) -> str:
+@cache
+def _field_names(cls: type) -> tuple[str, ...]:
+    return tuple(field.name for field in dataclasses.fields(cls))
+
+
+def _key(key: Any, path: _Path) -> str:
     if isinstance(key, str):
-        return key
-    raise NotJSONableError(f"{where} has the key {key!r}, which is not a string", "JSON has string keys only")
+        return str(key)
+    return _refuse(f"has the key {key!r}, which is not a string", path, "JSON has string keys only")  # type: ignore[no-any-return]
+
+
+def _refuse(problem: str, path: _Path, hint: str) -> Any:
+    raise NotJSONableError(f"{_text(path)} {problem}", hint)
+
+
+def _text(path: _Path) -> str:
+    if isinstance(path, str):
+        return path
+    outer, part = path
+    return f"{_text(outer)}{part if part.startswith('[') else '.' + part}"

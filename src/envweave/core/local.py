@@ -97,7 +97,7 @@ class LocalEnv(Flows, EnvHandle[Any]):
 
     def fork(self) -> LocalEnv:
         snapshot = self.snapshot()
-        twin = LocalEnv(self._blueprint, self._fork_name(), self._blueprint.build())
+        twin = LocalEnv(self._blueprint, self.fork_name(), self._blueprint.build())
         twin.restore(snapshot)
         return twin
 

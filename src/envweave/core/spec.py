@@ -33,6 +33,8 @@ class EnvSpec:
     metadata: dict[str, Any] = field(default_factory=dict)
     source: str = "local"
     """Which resolver or distribution it came from."""
+    url: str = ""
+    """Where it runs already: such an environment is connected to, not built."""
 
     def __post_init__(self) -> None:
         if not (self.factory is None or callable(self.factory) or isinstance(self.factory, str)):

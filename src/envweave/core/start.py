@@ -17,27 +17,28 @@ H = TypeVar("H")
 def start(blueprint: Blueprint, id: str) -> EnvHandle[Any]:
     """Build the environment and give the handle that fits it."""
     env = blueprint.build()
-    if not _is_async(env):
-        return _started(id, lambda: LocalEnv(blueprint, id, env))
+    if not is_async(env):
+        return started(id, lambda: LocalEnv(blueprint, id, env))
     from envweave.core.async_local import bridged  # asyncio, loaded with the first async environment
 
-    return _started(id, lambda: bridged(blueprint, id, env))
+    return started(id, lambda: bridged(blueprint, id, env))
 
 
 def start_blocking(blueprint: Blueprint, id: str, env: Any) -> LocalEnv:
     """A sync handle on an environment that was built, in any case; an async one is waited for."""
-    if not _is_async(env):
-        return _started(id, lambda: LocalEnv(blueprint, id, env))
+    if not is_async(env):
+        return started(id, lambda: LocalEnv(blueprint, id, env))
     from envweave.core.async_local import Blocking
 
-    return _started(id, lambda: LocalEnv(blueprint, id, Blocking(env), env))
+    return started(id, lambda: LocalEnv(blueprint, id, Blocking(env), env))
 
 
-def _is_async(env: Any) -> bool:
+def is_async(env: Any) -> bool:
+    """Whether its calls have to be awaited."""
     return inspect.iscoroutinefunction(env.step) or inspect.iscoroutinefunction(env.reset)
 
 
-def _started(id: str, make: Callable[[], H]) -> H:
+def started(id: str, make: Callable[[], H]) -> H:
     """An environment whose attributes raise when they are looked at is the author's failure."""
     try:
         return make()

@@ -16,7 +16,7 @@ from envweave.core.start import start
 from envweave.core.suggest import nearest
 from envweave.errors import UnavailableError, UsageError
 from envweave.registry import resolvers
-from envweave.registry.build import blueprint
+from envweave.build import blueprint
 from envweave.registry.resolvers.local import LOCAL
 from envweave.vector.base import VectorEnv
 
@@ -84,10 +84,19 @@ def unregister(id: str) -> None:
 def spec(id: str | EnvSpec) -> EnvSpec:
     """What is known of an environment, without making one. Parameters of the ID are in `kwargs`."""
     if isinstance(id, EnvSpec):
-        return id if id.factory is not None else spec(id.id)
+        return id if id.factory is not None or id.url else spec(id.id)
     parsed = EnvID.parse(id)
     found = resolvers.resolve(parsed)
     return replace(found, kwargs={**found.kwargs, **parsed.parameters}) if parsed.parameters else found
+
+
+def spec_with(id: str | EnvSpec, kwargs: dict[str, Any]) -> EnvSpec:
+    """The spec with further arguments for its factory, which are checked."""
+    found = spec(id)
+    if found.url:
+        raise UsageError(f"{found.url} is served already")
+    blueprint(found, kwargs)
+    return replace(found, kwargs={**found.kwargs, **kwargs})
 
 
 def registry() -> dict[str, EnvSpec]:
@@ -124,8 +133,25 @@ def make(
     """
     _check_backend(backend, ("auto", "inproc"))
     found = _limited(spec(id), deadline, max_episode_steps)
+    if found.url:
+        return connect(
+            found.url,
+            autoreset=autoreset,
+            deadline=found.deadline,
+            max_episode_steps=found.max_episode_steps,
+            env_id=instance_id,
+            arguments=kwargs,
+        )
     plan = blueprint(found, kwargs, autoreset=autoreset)
     return start(plan, instance_id or f"{found.id}#0")
+
+
+def connect(url: str, **options: Any) -> EnvHandle[Any]:
+    """A handle on an environment that runs on a server, ours or OpenEnv's; `http://` and `ws://` are the same here.
+
+    `options` are those of `envweave.client.EnvClient`, a `token` above all.
+    """
+    return load("envweave.client.env_client:connect", extra="client")(url, **options)  # type: ignore[no-any-return]
 
 
 def make_vector(

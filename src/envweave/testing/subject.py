@@ -16,7 +16,7 @@ from envweave.core.transform import transformed
 from envweave.core.typed import EnvTypes, types_of
 from envweave.errors import UsageError
 from envweave.multiagent.referee import has_agents
-from envweave.registry.build import blueprint
+from envweave.build import blueprint
 from envweave.registry.make import spec
 from envweave.testing.episode import NOTHING
 from envweave.testing.play import Player

@@ -17,14 +17,14 @@ RESOLVERS = {
     "local": f"{_HERE}.local:LOCAL",
     "ep": f"{_HERE}.entry_points:EntryPointResolver",
     "pkg": f"{_HERE}.package:PackageResolver",
+    "http": f"{_HERE}.remote:RemoteResolver",
+    "https": f"{_HERE}.remote:RemoteResolver",
+    "ws": f"{_HERE}.remote:RemoteResolver",
+    "wss": f"{_HERE}.remote:RemoteResolver",
 }
 """By scheme. Other packages add theirs under the entry point group `envweave.resolvers`."""
 
 EXPECTED = {
-    "http": "server",
-    "https": "server",
-    "ws": "server",
-    "wss": "server",
     "docker": "docker",
     "k8s": "kubernetes",
     "hf": "docker",

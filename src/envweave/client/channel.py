@@ -1,0 +1,223 @@
+"""One WebSocket to one server, and any number of sessions on it.
+
+A connection that drops is found again and its sessions with it: each is opened anew by its ID, and the call that was
+under way is sent once more under its number, which the server runs once however often it comes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from typing import Any
+
+from websockets.asyncio.client import ClientConnection
+from websockets.exceptions import ConnectionClosed
+
+from envweave.client.dial import dial, pause_before
+from envweave.client.settings import Settings, Wanted
+from envweave.client.stream import StreamSession
+from envweave.errors import ClosedError, EnvWeaveError, ProtocolError, SessionLostError, TransportError, describe
+from envweave.wire.codec import decode, encode
+from envweave.wire.faults import fault_from_data
+from envweave.wire.protocol import ERROR
+
+log = logging.getLogger(__name__)
+
+TOO_BIG = 1009
+"""The close code of a frame that is larger than the receiver takes."""
+
+MOST_ATTEMPTS = 10
+"""Connections in a row that were accepted and dropped again before any session was open on them."""
+
+
+class Channel:
+    """Sends what its sessions say and gives each reply to the session it is for. Lives on one event loop."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.home = asyncio.get_running_loop()
+        self._pid = os.getpid()
+        self._socket: ClientConnection | None = None
+        self._sessions: dict[int, StreamSession] = {}
+        self._refs = 0
+        self._outbox: list[dict[str, Any]] = []
+        self._flushing = False
+        self._reader: asyncio.Task[None] | None = None
+        self._dialling = asyncio.Lock()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    # Sessions come and go.
+
+    def start(self, socket: ClientConnection) -> None:
+        """Use a connection that was dialled just now."""
+        self._socket = socket
+        self._reader = self.home.create_task(self._run(socket), name="envweave-channel")
+
+    async def open(self, wanted: Wanted, *, resume: str | None = None, schema: bool = True) -> StreamSession:
+        """A session with the environment that is wanted, or with one that is on the server already."""
+        self._check_process()
+        async with self._dialling:
+            if self._reader is None or self._reader.done():
+                self.start(await dial_extended(self.settings))
+        data = {"resume": resume, "schema": schema} if resume else wanted.to_data(schema=schema)
+        self._refs += 1  # from 1: a message without a reference is about the whole connection
+        session = self._sessions[self._refs] = StreamSession(self, self._refs, wanted, data)
+        try:
+            if self._socket is not None:
+                await self.say(session.greeting())
+            await session.opening.wait(self.settings.message_timeout_s)
+            session.opening.result()
+        except BaseException:
+            await self.forget(session)
+            raise
+        return session
+
+    async def forget(self, session: StreamSession) -> None:
+        """Drop a session; the last one takes the connection with it."""
+        self._sessions.pop(session.ref, None)
+        if not self._sessions:
+            await self.close()
+
+    async def close(self) -> None:
+        """End the connection; sessions that are still on the server wait there to be resumed."""
+        reader, self._reader = self._reader, None
+        socket, self._socket = self._socket, None
+        if reader is not None:
+            reader.cancel()
+        if socket is not None:
+            await socket.close()
+
+    async def move(self) -> None:
+        """Find the sessions again from the running loop; the one before has stopped, and its socket with it."""
+        self._check_process()
+        loop = asyncio.get_running_loop()
+        if self.home is not loop:
+            self.home, self._socket, self._flushing, self._dialling = loop, None, False, asyncio.Lock()
+            self._suspend()
+            self._reader = loop.create_task(self._run(None), name="envweave-channel")
+
+    def _check_process(self) -> None:
+        if self._pid != os.getpid():
+            raise ClosedError("this connection belongs to another process", "connect after the fork")
+
+    # Out.
+
+    async def say(self, message: dict[str, Any]) -> None:
+        """Send a message. With several sessions, whoever is first in a turn of the loop sends for all others too."""
+        self._outbox.append(message)
+        if len(self._sessions) < 2:
+            await self._flush()
+        elif not self._flushing:
+            self._flushing = True
+            try:
+                await asyncio.sleep(0)
+            finally:  # cancelled or not: the others rely on it
+                self._flushing = False
+                await self._flush()
+
+    def soon(self, message: dict[str, Any]) -> None:
+        """The same for a caller that cannot wait."""
+        self._tasks.add(task := self.home.create_task(self.say(message)))
+        task.add_done_callback(self._tasks.discard)
+
+    async def _flush(self) -> None:
+        messages, self._outbox = self._outbox, []
+        if not messages or self._socket is None:
+            return
+        try:
+            await self._socket.send(encode(messages[0] if len(messages) == 1 else messages), text=True)
+        except ConnectionClosed:
+            pass  # the reader sees it too, and what has no answer is sent again
+
+    # In.
+
+    async def _run(self, socket: ClientConnection | None) -> None:
+        """Read from one connection after the other, for as long as the server can be found."""
+        attempt = 0
+        try:
+            while attempt < MOST_ATTEMPTS:
+                if socket is None:
+                    await asyncio.sleep(pause_before(attempt) if attempt else 0.0)
+                    socket = await self._regain()
+                await self._read(socket)
+                attempt = 0 if any(session.up for session in self._sessions.values()) else attempt + 1
+                self._socket = socket = None
+                self._suspend()
+            raise TransportError("the server drops every connection")
+        except EnvWeaveError as error:
+            self._lose_all(
+                SessionLostError(f"the connection was lost and not found again: {error.message}", error.hint)
+            )
+        except Exception as error:  # whatever it is, somebody waits
+            log.exception("the channel to %s failed", self.settings.address.ws)
+            self._lose_all(SessionLostError(f"the connection failed: {describe(error)}"))
+        finally:
+            self._socket = None if self._socket is socket else self._socket
+            if socket is not None and self._reader is not None:  # not closed but cancelled: the loop ends
+                socket.transport.abort()
+
+    async def _read(self, socket: ClientConnection) -> None:
+        """Hand out replies until the connection ends. What was too big is not sent again."""
+        try:
+            while True:
+                data = decode(await socket.recv(decode=False))
+                for message in data if isinstance(data, list) else (data,):
+                    self._deliver(message)
+        except ConnectionClosed as end:
+            if TOO_BIG in (end.rcvd and end.rcvd.code, end.sent and end.sent.code):
+                reason = (end.rcvd and end.rcvd.reason) or "a message is larger than its receiver takes"
+                self._fail_all(TransportError(reason, "see max_message_bytes, here and on the server"))
+        except ProtocolError as error:
+            log.warning("%s sent what cannot be read: %s", self.settings.address.ws, error.message)
+            socket.transport.abort()
+
+    def _deliver(self, message: Any) -> None:
+        if not isinstance(message, dict):
+            raise ProtocolError(f"a message that is no object: {message!r:.100}")
+        session = self._sessions.get(message.get("ref", 0))
+        if session is not None:
+            session.receive(message)
+        elif "ref" not in message and message.get("type") == ERROR:
+            self._fail_all(fault_from_data(message.get("data")))
+            self.resume()
+
+    # When the connection is lost.
+
+    def resume(self) -> None:
+        """Leave the connection for a new one, to learn how far each session has come."""
+        if self._socket is not None:
+            self._socket.transport.abort()
+
+    def _suspend(self) -> None:
+        self._outbox.clear()
+        for session in self._sessions.values():
+            session.up = False
+
+    async def _regain(self) -> ClientConnection:
+        """Connect again and ask for all sessions again."""
+        socket = await dial_extended(self.settings)
+        self._socket = socket
+        greetings = [session.greeting() for session in self._sessions.values()]
+        try:
+            await socket.send(encode(greetings), text=True)
+        except ConnectionClosed:
+            pass  # the reader sees it too
+        return socket
+
+    def _fail_all(self, error: EnvWeaveError) -> None:
+        for session in self._sessions.values():
+            session.fail(error)
+
+    def _lose_all(self, error: SessionLostError) -> None:
+        for session in self._sessions.values():
+            session.lose(error)
+
+
+async def dial_extended(settings: Settings) -> ClientConnection:
+    """A connection to a server that speaks the extension."""
+    socket = await dial(settings)
+    if socket.subprotocol is None:
+        await socket.close()
+        raise TransportError(f"the server at {settings.address.http} does not speak envweave's protocol")
+    return socket

@@ -1,0 +1,166 @@
+"""Sessions over plain HTTP. The one door to httpx, with `openenv`.
+
+A call that gets no answer is sent again under its number, which the server runs once however often it comes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import httpx
+
+from envweave.client.call import Call
+from envweave.client.dial import pause_before
+from envweave.client.remote import RemoteEnv
+from envweave.client.session import Opened, Session
+from envweave.client.settings import Settings, Wanted
+from envweave.errors import (
+    EnvWeaveError,
+    ProtocolError,
+    SessionLostError,
+    TransportError,
+    UnauthorizedError,
+    UnsupportedError,
+    describe,
+)
+from envweave.wire.codec import decode, encode
+from envweave.wire.faults import fault_from_data
+from envweave.wire.protocol import CALL_HEADER, SESSION_HEADER
+
+LONGEST_WAIT = 60.0
+"""Seconds to wait on one connection for an answer before it is asked for again."""
+
+NO_SUCH_PATH = (404, 405)
+TOO_LARGE = 413
+
+
+async def open_env(settings: Settings, wanted: Wanted) -> RemoteEnv:
+    """Open a session over HTTP. Raises `UnsupportedError` for an OpenEnv server, which has none."""
+    return RemoteEnv(await HTTPSession.open(settings, wanted), message_timeout_s=settings.message_timeout_s)
+
+
+class HTTPSession(Session):
+    """One session, named in a header of each request."""
+
+    def __init__(self, settings: Settings, wanted: Wanted) -> None:
+        self.server = settings.address.http
+        self.home = asyncio.get_running_loop()
+        self._settings = settings
+        self._wanted = wanted
+        self._number = 0
+        self._call: Call | None = None
+        self._asking: asyncio.Task[None] | None = None
+        self._http = _client(settings)
+
+    @classmethod
+    async def open(cls, settings: Settings, wanted: Wanted) -> HTTPSession:
+        session = cls(settings, wanted)
+        try:
+            response = await session._reached("POST", "/sessions", encode(wanted.to_data()))
+            if response.status_code in NO_SUCH_PATH:
+                hint = "OpenEnv keeps no episode over HTTP: use EnvClient, which speaks its WebSocket"
+                raise UnsupportedError(f"{session.server} has no sessions over HTTP", hint)
+            session.opened = Opened.from_data(_answer(response))
+        except BaseException:
+            await session._http.aclose()
+            raise
+        return session
+
+    async def send(self, call: Call) -> None:
+        if call.kind != "close":
+            self._number += 1
+            call.number = self._number
+        self._call = call
+        self._asking = self.home.create_task(self._ask(call))
+
+    async def _ask(self, call: Call) -> None:
+        """See that the call gets its answer, or an error."""
+        method, path, body = "POST", f"/{call.kind}", b"" if call.data is None else encode(call.data)
+        if call.kind == "close":
+            method, path = "DELETE", f"/sessions/{self.opened.session_id}"
+        elif call.kind == "state":
+            method = "GET"
+        elif call.kind == "step":
+            body = encode({"action": call.data})
+        try:
+            response = await self._reached(method, path, body, call.number)
+            if response.status_code == TOO_LARGE:
+                self._number -= 1  # it was not looked at, so its number is free
+            call.answer(_answer(response))
+        except EnvWeaveError as error:
+            call.fail(error)
+        except Exception as error:  # whatever it is, somebody waits
+            call.fail(TransportError(f"{method} {path} failed: {describe(error)}"))
+
+    async def _reached(self, method: str, path: str, body: bytes, number: int = 0) -> httpx.Response:
+        """Send until the server answers. Raises `TransportError`, or `SessionLostError` for a call on a session."""
+        headers = {"content-type": "application/json"}
+        if number:
+            headers |= {SESSION_HEADER: self.opened.session_id, CALL_HEADER: str(number)}
+        end: float | None = None
+        attempt = 0
+        while True:
+            try:
+                response = await self._http.request(method, path, content=body, headers=headers)
+                if not _from_a_proxy(response):
+                    return response
+                reason = f"HTTP {response.status_code}"
+            except httpx.ReadTimeout:  # the call may take that long: ask again for its answer
+                continue
+            except httpx.TransportError as error:
+                reason = describe(error)
+            end = end or self.home.time() + self._settings.connect_timeout_s
+            pause = pause_before(attempt)
+            attempt += 1
+            if self.home.time() + pause >= end:
+                hint = "is the server running? envweave serve <id>; check host, port and firewall"
+                raise (SessionLostError if number else TransportError)(f"cannot reach {self.server}: {reason}", hint)
+            await asyncio.sleep(pause)
+
+    async def move(self) -> None:
+        """The requests of the loop before went down with it; the open call is sent again."""
+        self.home, self._http = asyncio.get_running_loop(), _client(self._settings)
+        if self._call is not None and not self._call.answered:
+            self._asking = self.home.create_task(self._ask(self._call))
+
+    async def renew(self) -> HTTPSession:
+        session = await HTTPSession.open(self._settings, self._wanted)
+        await self.leave()
+        return session
+
+    async def join(self, session_id: str, env_id: str) -> HTTPSession:
+        twin = HTTPSession(self._settings, self._wanted)
+        twin.opened = replace(self.opened, session_id=session_id, env_id=env_id, last_id=0)
+        return twin
+
+    async def leave(self) -> None:
+        if self._asking is not None:
+            self._asking.cancel()
+        await self._http.aclose()
+
+
+def _client(settings: Settings) -> httpx.AsyncClient:
+    timeout = httpx.Timeout(LONGEST_WAIT, connect=settings.connect_timeout_s)
+    return httpx.AsyncClient(base_url=settings.address.http, headers=settings.all_headers, timeout=timeout)
+
+
+def _from_a_proxy(response: httpx.Response) -> bool:
+    """An error that our server did not write: there is somebody between us who cannot reach it."""
+    return response.status_code in (502, 503, 504) and b'"error"' not in response.content
+
+
+def _answer(response: httpx.Response) -> Any:
+    """The data of an answer; an error is raised, of the class that the server says."""
+    try:
+        data = decode(response.content) if response.content else None
+    except ProtocolError:
+        data = None
+    if response.is_success:
+        return data
+    if isinstance(data, dict) and "error" in data:
+        raise fault_from_data(data)
+    if response.status_code in (401, 403):
+        raise UnauthorizedError(f"the server refuses (HTTP {response.status_code})", "pass token=…, or ENVWEAVE_TOKEN")
+    raise TransportError(f"the server answers with HTTP {response.status_code}: {response.text:.200}")

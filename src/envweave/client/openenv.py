@@ -1,0 +1,183 @@
+"""An environment on an OpenEnv server, under our own rules.
+
+Such a server knows one session for each connection, one reply for each message, and neither numbers nor resumption. So
+it is treated as an environment of this process that happens to be far away: episodes, requests, limits and autoreset
+are our referee's, and a connection that is lost is an episode that is lost, never one that goes on in silence.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from websockets.asyncio.client import ClientConnection
+from websockets.exceptions import ConnectionClosed
+
+from envweave.client.dial import dial
+from envweave.client.settings import Settings, Wanted, sendable
+from envweave.core.actions import ActionRule
+from envweave.core.async_local import AsyncLocalEnv
+from envweave.core.flows import Blueprint
+from envweave.core.referee import Referee
+from envweave.errors import (
+    EnvWeaveError,
+    InvalidActionError,
+    ProtocolError,
+    SessionLostError,
+    UnsupportedError,
+)
+from envweave.results import ResetResult, StepResult
+from envweave.wire.codec import decode, encode
+from envweave.wire.faults import fault_from_data
+from envweave.wire.protocol import ERROR
+from envweave.wire.results import step_from_data
+
+ENDING_CODES = ("CAPACITY_REACHED", "FACTORY_ERROR", "SESSION_ERROR")
+"""Errors after which the server closes the connection."""
+
+
+class OpenEnvProxy:
+    """Speaks OpenEnv's messages on one connection; `reset` makes a new one if it is gone."""
+
+    def __init__(self, settings: Settings, socket: ClientConnection) -> None:
+        self._settings = settings
+        self._socket: ClientConnection | None = socket
+        self._used = False
+        """The connection has carried a message; one that has may have died since, unnoticed."""
+
+    async def reset(self, **options: Any) -> ResetResult[Any]:
+        message = {"type": "reset", "data": sendable(options, "reset")}
+        if self._open_socket() is None:
+            await self._dial()
+        stale = self._used
+        try:
+            data = await self._ask(message)
+        except SessionLostError:
+            if not stale:
+                raise
+            await self._dial()
+            data = await self._ask(message)
+        result = _read(data)
+        return ResetResult(result.observation, result.info)
+
+    async def step(self, action: Any) -> StepResult[Any]:
+        return _read(await self._ask({"type": "step", "data": action}))
+
+    async def state(self) -> Any:
+        return await self._ask({"type": "state"})
+
+    async def close(self) -> None:
+        socket, self._socket = self._open_socket(), None
+        if socket is None:
+            return
+        try:
+            await socket.send(encode({"type": "close"}), text=True)
+        except ConnectionClosed:
+            pass
+        await socket.close()
+
+    async def _dial(self) -> None:
+        self._socket = await dial(self._settings, extended=False)
+        self._used = False
+
+    async def _ask(self, message: dict[str, Any]) -> Any:
+        """One message, one reply. Whatever goes wrong in between ends the connection: a late reply has no name."""
+        socket = self._open_socket()
+        if socket is None:
+            raise SessionLostError("the connection to the OpenEnv server is gone", "env.reset() makes a new one")
+        self._used = True
+        frame = encode(message)
+        limit = self._settings.message_timeout_s
+        try:
+            async with asyncio.timeout(limit):
+                return self._reply(await _exchange(socket, frame))
+        except ConnectionClosed as error:
+            reason = error.rcvd.reason if error.rcvd and error.rcvd.reason else str(error)
+            self._drop()
+            hint = "an OpenEnv server cannot resume a session; env.reset() begins a new one"
+            raise SessionLostError(f"the connection to the OpenEnv server was lost: {reason}", hint) from error
+        except TimeoutError:
+            self._drop()
+            hint = "message_timeout_s=… gives it more time; env.reset() begins a new session"
+            raise SessionLostError(f"no answer to {message['type']} within {limit:g} s", hint) from None
+        except EnvWeaveError:
+            raise
+        except BaseException:  # cancelled
+            self._drop()
+            raise
+
+    def _reply(self, frame: bytes) -> Any:
+        reply = decode(frame)
+        if not isinstance(reply, dict):
+            self._drop()
+            raise ProtocolError(f"the server replied with what is no message: {reply!r:.200}")
+        data = reply.get("data")
+        if reply.get("type") != ERROR:
+            return data
+        if isinstance(data, dict) and data.get("code") in ENDING_CODES:
+            self._drop()
+        raise fault_from_data(data)
+
+    def _open_socket(self) -> ClientConnection | None:
+        """The connection, unless the loop it lived on has ended."""
+        if self._socket is not None and self._socket.loop is not asyncio.get_running_loop():
+            self._socket = None
+        return self._socket
+
+    def _drop(self) -> None:
+        socket, self._socket = self._socket, None
+        if socket is not None:
+            socket.transport.abort()
+
+
+async def _exchange(socket: ClientConnection, frame: bytes) -> bytes:
+    try:
+        await socket.send(frame, text=True)
+    except ConnectionClosed:
+        pass  # it may have said why before it hung up: that frame is still to be read
+    return await socket.recv(decode=False)
+
+
+def _read(data: Any) -> StepResult[Any]:
+    """A result with the whole observation: OpenEnv puts `done` and `reward` beside it."""
+    result = step_from_data(data)
+    observation, metadata = result.observation, data.get("metadata")
+    if isinstance(observation, dict):
+        metadata = metadata or observation.get("metadata")
+        result.observation = {**observation, "reward": data.get("reward"), "done": data.get("done", False)}
+    if isinstance(metadata, dict):
+        result.info = metadata
+    return result
+
+
+async def openenv_handle(settings: Settings, wanted: Wanted, socket: ClientConnection) -> AsyncLocalEnv:
+    """The handle on what is behind a connection that did not agree to the extension."""
+    if wanted.arguments:
+        await socket.close()
+        raise UnsupportedError(f"{settings.address.http} is an OpenEnv server: it takes no arguments", "leave them out")
+    rule = ActionRule(_plain_action, await _action_schema(settings))
+
+    def rules(_: Any, id: str) -> Referee:
+        return Referee(id, rule, deadline=wanted.deadline, max_episode_steps=wanted.max_episode_steps)
+
+    def build() -> Any:
+        raise UnsupportedError("an OpenEnv server cannot fork an episode")
+
+    blueprint = Blueprint(build, rules, wanted.autoreset)
+    return AsyncLocalEnv(blueprint, wanted.env_id or settings.address.name, OpenEnvProxy(settings, socket))
+
+
+def _plain_action(action: Any) -> Any:
+    return sendable(action, "action", InvalidActionError)
+
+
+async def _action_schema(settings: Settings) -> dict[str, Any] | None:
+    """What the server says an action looks like; nothing is lost if it does not."""
+    import httpx
+
+    try:
+        async with httpx.AsyncClient(headers=settings.all_headers, timeout=settings.connect_timeout_s) as client:
+            schema = (await client.get(f"{settings.address.http}/schema")).json().get("action")
+    except (httpx.HTTPError, ValueError, AttributeError):
+        return None
+    return schema if isinstance(schema, dict) else None

@@ -1,0 +1,286 @@
+"""The handle on an environment on a server: the same results and the same errors as in this process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from envweave.client.call import Call
+from envweave.client.session import Session
+from envweave.client.settings import sendable
+from envweave.core.handle import AsyncEnvHandle
+from envweave.core.loop import await_on
+from envweave.errors import (
+    BusyError,
+    ClosedError,
+    EnvWeaveError,
+    InvalidActionError,
+    ProtocolError,
+    SessionLostError,
+    TransportError,
+    UsageError,
+    WaitTimeoutError,
+)
+from envweave.requests import AutoresetReady, EndReason, EpisodeEnd, NeedAction, Request
+from envweave.results import ResetResult, StepResult
+from envweave.wire.faults import requests_from_data
+from envweave.wire.results import pending_from_data, reset_from_data, step_from_data
+
+T = TypeVar("T")
+
+CLOSE_TIMEOUT = 5.0
+"""Seconds that a server has to close an environment before it is left to do so alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteSnapshot:
+    """The name of an episode at rest on a server; good for as long as the session that took it lives."""
+
+    server: str
+    name: str
+
+
+class RemoteEnv(AsyncEnvHandle[Any]):
+    """Calls are numbered, so that each is run once, whatever the connection does.
+
+    A call that times out or is cancelled goes on; `last` waits for its answer, and until that was received nothing
+    but `last`, `close` and, once it is there, `reset` is possible. If the server has lost the session, calls raise
+    `SessionLostError`, the first of them with the `episode_end`; `reset` then begins anew in a new session.
+    """
+
+    def __init__(self, session: Session, *, message_timeout_s: float | None = 60.0) -> None:
+        self.id = session.opened.env_id
+        self._session = session
+        self._timeout = message_timeout_s
+        self._call: tuple[Call, Callable[[Any], Any]] | None = None
+        """The call whose answer nobody has received yet, and how to read it."""
+        self._told: tuple[Request, ...] = ()
+        """The requests of the last result; the next one leaves them out if they are the same."""
+        self._pending: tuple[Request, ...] = ()
+        self._owed: tuple[Request, ...] = ()
+        """Ends that nobody has received; they come with the next reset or close."""
+        self._episode_id: str | None = None
+        self._lost = False
+        self._closed = False
+
+    @property
+    def home(self) -> asyncio.AbstractEventLoop:
+        return self._session.home
+
+    @property
+    def multi_agent(self) -> bool:
+        return self._session.opened.multi_agent
+
+    # The calls of a handle.
+
+    async def reset(
+        self,
+        *,
+        seed: int | None = None,
+        options: dict[str, Any] | None = None,
+        episode_id: str | None = None,
+        **own: Any,
+    ) -> ResetResult[Any]:
+        given = {"seed": seed, "options": options, "episode_id": episode_id, **own}
+        data = sendable({key: value for key, value in given.items() if value is not None}, "reset")
+        self._drop_unread()
+        result: ResetResult[Any] = await self._ask("reset", data, self._read_reset)
+        self._episode_id = episode_id
+        return result
+
+    async def step(self, action: Any) -> StepResult[Any]:
+        data = sendable(action, "action", InvalidActionError)
+        return await self._ask("step", data, self._read_step)
+
+    async def respond(self, request_id: str, value: Any) -> StepResult[Any]:
+        data = {"request_id": request_id, "value": sendable(value, "value")}
+        return await self._ask("respond", data, self._read_step)
+
+    async def state(self) -> Any:
+        return await self._ask("state", None, _as_it_is)
+
+    async def render(self) -> Any:
+        return await self._ask("render", None, _as_it_is)
+
+    async def snapshot(self) -> RemoteSnapshot:
+        data = await self._ask("snapshot", None, _mapping)
+        return RemoteSnapshot(self._session.server, str(data.get("snapshot")))
+
+    async def restore(self, snapshot: RemoteSnapshot) -> None:
+        if not isinstance(snapshot, RemoteSnapshot):
+            raise UsageError(f"a {type(snapshot).__name__} is not a snapshot", "pass what env.snapshot() gave")
+        if snapshot.server != self._session.server:
+            raise UsageError(f"a snapshot of {snapshot.server}, not of {self._session.server}")
+        await self._ask("restore", {"snapshot": snapshot.name}, self._read_restored)
+
+    async def fork(self) -> RemoteEnv:
+        data = await self._ask("fork", None, _mapping)
+        name, id = str(data.get("session_id")), str(data.get("env_id"))
+        session = await self._at_home(lambda: self._session.join(name, id))
+        twin = RemoteEnv(session, message_timeout_s=self._timeout)
+        twin._episode_id = self._episode_id
+        twin._pending = requests_from_data(data.get("pending", ()))
+        return twin
+
+    async def last(self) -> Any:
+        """Wait again for the answer to a call that timed out or was cancelled."""
+        return await self._at_home(self._receive)
+
+    async def close(self) -> tuple[Request, ...]:
+        if self._closed:
+            return ()
+        self._closed = True
+        return await self._at_home(self._close)
+
+    def action_schema(self, agent_id: str | None = None) -> dict[str, Any] | None:
+        for request in self._pending:
+            if isinstance(request, NeedAction) and request.agent_id == agent_id:
+                return request.action_schema
+        schema: dict[str, Any] | None = self._session.opened.action_schema
+        return schema
+
+    @property
+    def pending(self) -> tuple[Request, ...]:
+        return self._pending
+
+    # The way of a call.
+
+    async def _ask(self, kind: str, data: Any, read: Callable[[Any], T]) -> T:
+        self._check_free()
+        if self._session.home is not asyncio.get_running_loop():
+            return await self._at_home(lambda: self._ask(kind, data, read))
+        call = Call(kind, data)
+        self._call = (call, read)
+        try:
+            if self._lost and kind == "reset":
+                await self._renew()
+            await self._session.send(call)
+        except EnvWeaveError as error:
+            call.fail(error)
+        except BaseException:
+            if not call.number:  # it was not sent
+                self._call = None
+            raise
+        return await self._receive()  # type: ignore[no-any-return]
+
+    async def _receive(self) -> Any:
+        if self._call is None:
+            raise UsageError("no answer is outstanding", "last() is for after a WaitTimeoutError")
+        call, read = self._call
+        if not call.answered:
+            await call.wait(self._timeout)
+        self._call = None
+        return self._taken(call, read)
+
+    def _taken(self, call: Call, read: Callable[[Any], Any]) -> Any:
+        """Read an answer; what it says about the episode counts even if nobody wants the result."""
+        try:
+            return read(call.result())
+        except SessionLostError as error:
+            error.requests = self._bury(error)
+            raise
+        except EnvWeaveError as error:
+            if call.kind in ("reset", "step", "respond") and not isinstance(error, UsageError | TransportError):
+                self._pending = ()
+            raise
+
+    def _check_free(self) -> None:
+        if self._closed:
+            raise ClosedError(f"{self.id} is closed", "make a new one")
+        if self._call is not None:
+            call, _ = self._call
+            hint = "one call at a time on one environment" if call.awaited else "env.last() gives its answer"
+            raise BusyError(f"a {call.kind} on {self.id} has no answer yet", hint)
+
+    async def _at_home(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Run on the loop that has the connection, or on this one if that has stopped."""
+        home = self._session.home
+        if home is not asyncio.get_running_loop() and not home.is_running():
+            await self._session.move()
+            home = self._session.home
+        return await await_on(home, work())
+
+    # What an answer means.
+
+    def _read_reset(self, data: Any) -> ResetResult[Any]:
+        result = reset_from_data(data, self._told)
+        self._note(data, result.requests)
+        if self._owed:
+            owed, self._owed = self._owed, ()
+            result.requests = (*owed, *result.requests)
+        return result
+
+    def _read_step(self, data: Any) -> StepResult[Any]:
+        result = step_from_data(data, self._told)
+        self._note(data, result.requests)
+        return result
+
+    def _note(self, data: Mapping[str, Any], requests: tuple[Request, ...]) -> None:
+        if requests is not self._told:
+            for request in requests:
+                if isinstance(request, AutoresetReady):
+                    self._episode_id = request.episode_id
+        self._told = requests
+        self._pending = pending_from_data(data, requests)
+
+    def _read_restored(self, data: Any) -> None:
+        data = _mapping(data)
+        self._told = requests_from_data(data.get("requests", ()))
+        self._pending = pending_from_data(data, self._told)
+
+    # The end of a call, a session, a handle.
+
+    def _drop_unread(self) -> None:
+        """Give up an answer that is there and that nobody came for; its ends are owed."""
+        if self._call is None or not self._call[0].answered or self._call[0].awaited:
+            return
+        (call, read), self._call = self._call, None
+        try:
+            requests = getattr(self._taken(call, read), "requests", ())
+        except EnvWeaveError as error:
+            requests = getattr(error, "requests", ())
+        self._owed += tuple(request for request in requests if isinstance(request, EpisodeEnd))
+
+    def _bury(self, error: SessionLostError) -> tuple[Request, ...]:
+        """The session is gone: the end of its episode, once."""
+        self._lost = True
+        return self._end("infra_error", {"error": error.to_data()})
+
+    def _end(self, reason: EndReason, info: dict[str, Any]) -> tuple[Request, ...]:
+        if not self._pending:
+            return ()
+        self._pending = ()
+        return (EpisodeEnd(env_id=self.id, reason=reason, final_info=info, episode_id=self._episode_id),)
+
+    async def _renew(self) -> None:
+        self._owed += self._end("infra_error", {})
+        self._session = await self._session.renew()
+        self.id, self._told, self._lost = self._session.opened.env_id, (), False
+
+    async def _close(self) -> tuple[Request, ...]:
+        self._drop_unread()
+        if self._call is not None:
+            self._call[0].fail(ClosedError(f"{self.id} was closed while a call on it was running"))
+        call = Call("close")
+        try:
+            await self._session.send(call)
+            await call.wait(CLOSE_TIMEOUT)
+            farewell = requests_from_data(_mapping(call.result()).get("requests", ()))
+        except (TransportError, WaitTimeoutError):  # nobody is there to say it
+            farewell = self._end("closed", {})
+        finally:
+            await self._session.leave()
+        owed, self._owed, self._pending = self._owed, (), ()
+        return (*owed, *farewell)
+
+
+def _as_it_is(data: Any) -> Any:
+    return data
+
+
+def _mapping(data: Any) -> Mapping[str, Any]:
+    if not isinstance(data, Mapping):
+        raise ProtocolError(f"the server replied with what is no object: {data!r:.200}")
+    return data

@@ -1,0 +1,67 @@
+"""What a client was told: where the server is, how long to wait, and which environment is wanted."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from envweave.client.address import Address
+from envweave.core.jsonable import to_json
+from envweave.errors import NotJSONableError, UsageError
+
+TOKEN_VARIABLE = "ENVWEAVE_TOKEN"  # noqa: S105  (the name of the variable, not a secret)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """One server and how to talk to it."""
+
+    address: Address
+    token: str | None = field(default=None, repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    connect_timeout_s: float = 10.0
+    """For the first connection, and for finding a server again that was lost."""
+    message_timeout_s: float | None = 60.0
+    """For the answer to one call; None is for ever."""
+    max_message_bytes: int = 100 * 1024 * 1024
+    ping_interval_s: float | None = 20.0
+    ping_timeout_s: float | None = 20.0
+
+    @property
+    def all_headers(self) -> dict[str, str]:
+        """The caller's own, and the token's: the argument, else `ENVWEAVE_TOKEN`."""
+        token = self.token if self.token is not None else os.environ.get(TOKEN_VARIABLE)
+        return {**({"Authorization": f"Bearer {token}"} if token else {}), **self.headers}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """The environment that a session is opened with; what is left out is as the server has it."""
+
+    env_id: str | None = None
+    """The name of the instance, which its requests carry."""
+    arguments: Mapping[str, Any] | None = None
+    autoreset: bool = False
+    deadline: float | None = None
+    max_episode_steps: int | None = None
+
+    def to_data(self, *, schema: bool = True) -> dict[str, Any]:
+        """The `data` of an `open` message."""
+        data: dict[str, Any] = {"autoreset": True} if self.autoreset else {}
+        for name in ("env_id", "deadline", "max_episode_steps"):
+            value = getattr(self, name)
+            if value is not None:
+                data[name] = value
+        if self.arguments:
+            data["arguments"] = sendable(dict(self.arguments), "arguments")
+        return {**data, "schema": True} if schema else data
+
+
+def sendable(value: Any, where: str, refusal: type[UsageError] = UsageError) -> Any:
+    """The value as JSON data. What cannot cross is the caller's mistake, so it is a `UsageError`."""
+    try:
+        return to_json(value, where=where)
+    except NotJSONableError as error:
+        raise refusal(f"cannot be sent: {error.message}", error.hint) from None

@@ -1,0 +1,15 @@
+"""`http://…`, `https://…`, `ws://…`, `wss://…`: a server that runs already."""
+
+from __future__ import annotations
+
+from envweave.core.ids import EnvID
+from envweave.core.spec import EnvSpec
+from envweave.registry.resolvers.base import Resolver
+
+
+class RemoteResolver(Resolver):
+    """Nobody is asked yet: the server is reached when the environment is made."""
+
+    def resolve(self, id: EnvID) -> EnvSpec:
+        url = f"{id.scheme}://{id.locator}"
+        return EnvSpec(id=url, url=url, source=id.scheme, description="an environment on a server")

@@ -1,0 +1,81 @@
+"""`create_app`: from an environment to an application that any ASGI server runs."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+
+from envweave.server.auth import Door
+from envweave.server.http import Routes, read_body
+from envweave.server.mcp import answer_text
+from envweave.server.metrics import Metrics
+from envweave.server.offer import Offer
+from envweave.server.sessions import Sessions
+from envweave.server.settings import Settings
+from envweave.server.stream import Stream
+
+
+def create_app(
+    env: Any,
+    action_type: Any = None,
+    observation_type: Any = None,
+    *,
+    env_name: str | None = None,
+    state_type: Any = None,
+    **settings: Any,
+) -> FastAPI:
+    """Serve an environment: a class, a function that makes one, an instance or an `EnvSpec`.
+
+    Types are read off the environment where they are not given. `settings` are those of
+    `envweave.server.settings.Settings`. An instance has one session at a time and is closed with the server.
+    """
+    chosen = Settings(**settings)
+    sessions = Sessions(Offer.of(env, action_type, observation_type, state_type, env_name), chosen, Metrics())
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        sessions.start()
+        yield
+        await sessions.stop()
+
+    app = FastAPI(title=f"envweave: {sessions.offer.name}", lifespan=lifespan)
+    app.state.sessions = sessions
+    Routes(sessions).add_to(app)
+    _add_descriptions(app, sessions)
+    app.add_middleware(Door, settings=chosen, stream=Stream(sessions))
+    return app
+
+
+def _add_descriptions(app: FastAPI, sessions: Sessions) -> None:
+    offer = sessions.offer
+
+    @app.get("/health")
+    async def health() -> dict[str, str]:
+        """Whether the server runs. Answers without a token."""
+        return {"status": "healthy"}
+
+    @app.get("/metadata")
+    async def metadata() -> dict[str, Any]:
+        """What is served."""
+        named = {"name": offer.name, "description": offer.spec.description, "version": offer.spec.version or "1.0.0"}
+        return {**named, "readme_content": None, "author": None, "documentation_url": None}
+
+    @app.get("/schema")
+    async def schema() -> dict[str, Any]:
+        """The JSON Schemas of actions, observations and state."""
+        return offer.schemas()
+
+    @app.get("/metrics")
+    async def metrics() -> Response:
+        """Counters for Prometheus."""
+        return Response(sessions.metrics.text(), media_type="text/plain; version=0.0.4")
+
+    @app.post("/mcp")
+    async def mcp(request: Request) -> Response:
+        """JSON-RPC for OpenEnv's tool clients."""
+        sessions.start()
+        body = await read_body(request, sessions.settings.max_message_bytes)
+        return Response(await answer_text(sessions, body), media_type="application/json")

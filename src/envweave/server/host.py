@@ -1,0 +1,196 @@
+"""One environment behind the wire: JSON data in, JSON bytes out. It does no I/O of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from enum import Enum
+from typing import Any, NamedTuple, Protocol
+
+from envweave.core.flows import Flow, Flows, Snapshot
+from envweave.core.jsonable import to_json
+from envweave.core.referee import BUSY, RUNNING, WAITING
+from envweave.errors import (
+    EnvWeaveError,
+    NotJSONableError,
+    ProtocolError,
+    UsageError,
+)
+from envweave.requests import EpisodeEnd, Request
+from envweave.wire.codec import encode
+from envweave.wire.faults import fault_to_data
+from envweave.wire.protocol import ERROR, RESULT
+from envweave.wire.results import Result, openenv_data, result_to_data
+
+
+class Form(Enum):
+    """How results are written."""
+
+    EXTENDED = "extended"
+    OPENENV = "openenv"
+    OPENENV_HTTP = "openenv_http"
+
+
+class Reply(NamedTuple):
+    """The answer to one call."""
+
+    type: str
+    body: bytes
+    """The JSON of its `data`."""
+    episode: str | None = None
+    """The episode that is under way afterwards."""
+    code: str = ""
+    """Of the error, if it is one."""
+
+
+def fault(
+    error: EnvWeaveError,
+    *,
+    openenv_code: str = "",
+    extra: dict[str, Any] | None = None,
+    episode: str | None = None,
+    debug: bool = False,
+) -> Reply:
+    """An error as a reply; `extra` stands beside its message."""
+    data = fault_to_data(error, openenv_code, debug=debug)
+    return Reply(ERROR, encode({**data, **extra} if extra else data), episode, error.code)
+
+
+class Shelf(Protocol):
+    """Where snapshots are kept."""
+
+    def put(self, snapshot: Snapshot) -> str:
+        """Keep it; gives its name."""
+
+    def get(self, name: Any) -> Snapshot:
+        """Raises `UsageError` for a name it does not know."""
+
+
+class Host:
+    """Runs calls on one environment. Nothing is raised: a failure is a reply."""
+
+    def __init__(self, flows: Flows, shelf: Shelf, *, owned: bool = True, debug: bool = False) -> None:
+        """An environment that is not `owned` outlives this host and is not closed with it."""
+        self.flows = flows
+        self._shelf = shelf
+        self._owned = owned
+        self._debug = debug
+        self._told: tuple[Request, ...] | None = None
+        """The requests of the last extended result."""
+
+    def handling(self, call: str, data: Any, form: Form) -> Flow[Reply]:
+        """The way of one call."""
+        try:
+            type, body = yield from _CALLS[call](self, data, form)
+        except EnvWeaveError as error:
+            return fault(error, episode=self.episode, debug=self._debug)
+        return Reply(type, body, self.episode)
+
+    @property
+    def episode(self) -> str | None:
+        referee = self.flows.referee
+        return referee.episode_id if referee.phase in (RUNNING, WAITING, BUSY) else None
+
+    def admit(self, action: Any) -> EnvWeaveError | None:
+        """Why a step with this action would be refused, or None."""
+        try:
+            self.flows.referee.admit(action)
+        except UsageError as error:
+            return error
+        return None
+
+    # The calls.
+
+    def _reset(self, data: Any, form: Form) -> Flow[tuple[str, bytes]]:
+        own = dict(_mapping(data))
+        seed, options, episode_id = own.pop("seed", None), own.pop("options", None), own.pop("episode_id", None)
+        if not (seed is None or (isinstance(seed, int) and not isinstance(seed, bool))):
+            raise UsageError(f"seed is {seed!r:.80}", "use a whole number")
+        if not (episode_id is None or isinstance(episode_id, str)):
+            raise UsageError(f"episode_id is {episode_id!r:.80}", "use a string")
+        if not (options is None or isinstance(options, dict)):
+            raise UsageError(f"options are {options!r:.80}", "use an object")
+        return self._written((yield from self.flows.resetting(seed, options, episode_id, own)), form)
+
+    def _step(self, data: Any, form: Form) -> Flow[tuple[str, bytes]]:
+        return self._written(self.flows.checked((yield from self.flows.stepping(data))), form)
+
+    def _respond(self, data: Any, form: Form) -> Flow[tuple[str, bytes]]:
+        request_id = str(_mapping(data).get("request_id", ""))
+        return self._written(
+            self.flows.checked((yield from self.flows.responding(request_id, data.get("value")))), form
+        )
+
+    def _state(self, data: Any, form: Form) -> Flow[tuple[str, bytes]]:
+        return "state", encode(to_json((yield from self.flows.stating()), where="state"))
+
+    def _render(self, data: Any, form: Form) -> Flow[tuple[str, bytes]]:
+        return "render", encode(to_json((yield from self.flows.rendering()), where="render"))
+
+    def _close(self, data: Any, form: Form) -> Flow[tuple[str, bytes]]:
+        farewell = (yield from self.flows.closing()) if self._owned else self.flows.referee.close()
+        return "closed", encode({"requests": _written_ends(farewell)})
+
+    # Snapshots stay on this side; a client holds their names.
+
+    def _snapshot(self, data: Any, form: Form) -> Flow[tuple[str, bytes]]:
+        name = self._shelf.put((yield from self.flows.snapshotting()))
+        return "snapshot", encode({"snapshot": name})
+
+    def _restore(self, data: Any, form: Form) -> Flow[tuple[str, bytes]]:
+        yield from self.flows.restoring(self._shelf.get(_mapping(data).get("snapshot")))
+        self._told = None
+        return "restored", encode({"pending": to_json(self.flows.pending, where="pending")})
+
+    def _fork(self, data: Any, form: Form) -> Flow[tuple[str, bytes]]:
+        """Half of a fork: the snapshot, and the name of the twin that shall restore it."""
+        name = self._shelf.put((yield from self.flows.snapshotting()))
+        return "snapshot", encode({"snapshot": name, "env_id": self.flows.fork_name()})
+
+    # Writing.
+
+    def _written(self, result: Result, form: Form) -> tuple[str, bytes]:
+        try:
+            if form is not Form.EXTENDED:
+                data = openenv_data(result)
+                if form is Form.OPENENV_HTTP:
+                    data.setdefault("metadata", None)
+                return RESULT, encode(data)
+            told, self._told = self._told, result.requests
+            return RESULT, encode(result_to_data(result, self.flows.pending, told))
+        except NotJSONableError as error:
+            error.requests = self._lost(result, error)
+            raise
+
+    def _lost(self, result: Result, error: NotJSONableError) -> tuple[Request, ...]:
+        """What can still be told of a result that cannot cross: the ends, without what the author put into them."""
+        self._told = None
+        ends = tuple(replace(r, final_info={}) for r in result.requests if isinstance(r, EpisodeEnd))
+        referee = self.flows.referee
+        return (*ends, *referee.abort(error).requests) if referee.phase in (RUNNING, WAITING) else ends
+
+
+def _mapping(data: Any) -> dict[str, Any]:
+    if not isinstance(data, dict):
+        raise ProtocolError(f"`data` is {data!r:.80}, not an object")
+    return data
+
+
+def _written_ends(requests: tuple[Request, ...]) -> Any:
+    try:
+        return to_json(requests, where="requests")
+    except NotJSONableError:
+        return to_json([replace(r, final_info={}) for r in requests if isinstance(r, EpisodeEnd)])
+
+
+_CALLS: dict[str, Callable[[Host, Any, Form], Flow[tuple[str, bytes]]]] = {
+    "reset": Host._reset,
+    "step": Host._step,
+    "respond": Host._respond,
+    "state": Host._state,
+    "render": Host._render,
+    "snapshot": Host._snapshot,
+    "restore": Host._restore,
+    "fork": Host._fork,
+    "close": Host._close,
+}

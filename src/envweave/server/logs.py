@@ -1,0 +1,55 @@
+"""Log lines for people, or one JSON object a line for machines."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import time
+from typing import Any
+
+_STANDARD = frozenset(vars(logging.makeLogRecord({})))
+
+
+class Lines(logging.Formatter):
+    """`12:00:00 info  session ended  session=ab12 why=idle`"""
+
+    def format(self, record: logging.LogRecord) -> str:
+        own = "".join(f" {key}={value}" for key, value in _own(record).items())
+        line = f"{self.formatTime(record, '%H:%M:%S')} {record.levelname.lower():7} {record.getMessage()}{own}"
+        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+
+
+class JSONLines(logging.Formatter):
+    """`{"time": …, "level": …, "logger": …, "message": …}` and whatever else the line has to say."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        utc = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+        data = {
+            "time": f"{utc}.{int(record.msecs):03d}Z",
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+            **_own(record),
+        }
+        if record.exc_info:
+            data["exception"] = self.formatException(record.exc_info)
+        return json.dumps(data, default=str)
+
+
+def _own(record: logging.LogRecord) -> dict[str, Any]:
+    return {key: value for key, value in vars(record).items() if key not in _STANDARD and key not in _NOT_OURS}
+
+
+_NOT_OURS = {"message", "asctime", "color_message", "websocket", "taskName"}
+
+
+def configure(level: str, *, as_json: bool) -> None:
+    """Send what the server and its web server say to stderr."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JSONLines() if as_json else Lines())
+    for name in ("envweave", "uvicorn"):
+        logger = logging.getLogger(name)
+        logger.handlers = [handler]
+        logger.setLevel(level.upper())
+        logger.propagate = False

@@ -1,0 +1,131 @@
+"""What a server serves: one kind of environment, and what is known of it before any is built."""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from envweave.build import blueprint
+from envweave.core.flows import Blueprint
+from envweave.core.schema import json_schema
+from envweave.core.spec import EnvSpec
+from envweave.core.typed import EnvTypes, types_of
+from envweave.errors import UnsupportedError, UsageError
+from envweave.multiagent.referee import has_agents
+from envweave.types import State
+
+ANYTHING: dict[str, Any] = {}
+"""The JSON Schema that fits every value."""
+
+
+class Offer:
+    """An environment's factory with its name, its types and the rules it is played by."""
+
+    def __init__(self, spec: EnvSpec, state_type: Any = None) -> None:
+        self.spec = spec
+        self._state_type = state_type
+        self._class = _made_by(spec.loaded())
+        self.instance: Any = None
+        """The one environment, where the server was given one instead of a factory."""
+        self._sample: Any = self._class
+        """The best example of the environment there is: the class, later an instance."""
+
+    @classmethod
+    def of(cls, env: Any, action_type: Any, observation_type: Any, state_type: Any, name: str | None) -> Offer:
+        """From whatever a user has: an instance, a class, a function that makes one, or a spec."""
+        if isinstance(env, EnvSpec):
+            given = {"action_type": action_type, "observation_type": observation_type}
+            return cls(replace(env, **{k: v for k, v in given.items() if v is not None}), state_type)
+        is_instance = callable(getattr(env, "step", None)) and not isinstance(env, type)
+        if not is_instance and not callable(env):
+            raise UsageError(f"a {type(env).__name__} is not an environment", "pass a class, a function or an instance")
+        factory = (lambda: env) if is_instance else env
+        called = name or getattr(type(env) if is_instance else env, "__name__", "environment")
+        text = inspect.cleandoc((type(env) if is_instance else env).__doc__ or "").partition("\n")[0]
+        types = {"action_type": action_type, "observation_type": observation_type}
+        offer = cls(EnvSpec(id=called, factory=factory, description=text, **types), state_type)
+        if is_instance:
+            offer.instance = offer._sample = env
+        return offer
+
+    @property
+    def name(self) -> str:
+        return self.spec.id
+
+    def plan(self, arguments: dict[str, Any], *, autoreset: bool, **limits: Any) -> Blueprint:
+        return blueprint(self.limited(limits), arguments, autoreset=autoreset)
+
+    def limited(self, limits: dict[str, Any]) -> EnvSpec:
+        """The spec with a client's own deadline and length of an episode, where it has any."""
+        given = {key: value for key, value in limits.items() if value is not None}
+        return replace(self.spec, **given) if given else self.spec
+
+    def learn(self, env: Any) -> None:
+        """Look at a built environment; a function does not tell in advance what it makes."""
+        if self._sample is None or isinstance(self._sample, type):
+            self._sample = env
+
+    @property
+    def multi_agent(self) -> bool:
+        return self._sample is not None and not isinstance(self._sample, type) and has_agents(self._sample)
+
+    @property
+    def concurrent(self) -> bool:
+        """Whether several instances may live in one process."""
+        return self.instance is None and bool(getattr(self._sample, "SUPPORTS_CONCURRENT_SESSIONS", True))
+
+    @property
+    def single_thread(self) -> bool:
+        """OpenEnv's way to say that all calls must come from one thread."""
+        return bool(getattr(self._sample, "REQUIRES_SINGLE_THREAD_EXECUTOR", False))
+
+    def action_schema(self) -> dict[str, Any] | None:
+        """As a handle's `action_schema()` gives it: None if the environment takes anything."""
+        if self._sample is None or isinstance(self._sample, type):  # none was built yet, or it lives in another process
+            declared = self.spec.action_type or (types_of(self._sample).action if self._sample else None)
+            return _schema(declared) or None
+        return self.plan({}, autoreset=False).rules(self._sample, self.name).schema()
+
+    def schemas(self) -> dict[str, Any]:
+        """The JSON Schemas of `/schema`; `{}` where nothing is known."""
+        types = types_of(self._sample) if self._sample is not None else EnvTypes()
+        observation = _schema(self.spec.observation_type or types.observation)
+        return {
+            "action": self.action_schema() or ANYTHING,
+            "observation": observation,
+            "state": _schema(self._state_type or State),
+            "reset_observation": observation,
+        }
+
+
+def _schema(type_: Any) -> dict[str, Any]:
+    if type_ in (None, Any, object):
+        return ANYTHING
+    if isinstance(type_, dict):  # by agent
+        return {"type": "object", "properties": {agent: _schema(one) for agent, one in type_.items()}}
+    return json_schema(type_) or ANYTHING
+
+
+def _made_by(factory: Callable[..., Any]) -> type | None:
+    """The class a factory makes, where it can be seen without calling it."""
+    if isinstance(factory, type):
+        return factory
+    try:
+        returned = typing.get_type_hints(factory).get("return")
+    except (NameError, TypeError, AttributeError):
+        return None
+    return returned if isinstance(returned, type) and hasattr(returned, "step") else None
+
+
+def check_settings(offer: Offer, isolation: str, max_sessions: int | None) -> None:
+    """Refuse at the start what could not work later."""
+    if offer.instance is not None and isolation == "process":
+        raise UnsupportedError("an instance cannot be moved to another process", "pass its class or a function")
+    if max_sessions is not None and max_sessions > 1 and isolation == "thread" and not offer.concurrent:
+        raise UsageError(
+            f"{max_sessions} sessions, but instances of {offer.name} disturb each other in one process",
+            "use isolation='process', or set SUPPORTS_CONCURRENT_SESSIONS = True if they do not",
+        )

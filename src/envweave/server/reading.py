@@ -1,0 +1,54 @@
+"""What clients send, read and checked."""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping
+from typing import Any
+
+from envweave.errors import ProtocolError
+from envweave.server.session import Opening
+from envweave.wire.codec import decode
+
+
+class Disconnected(Exception):  # noqa: N818  (no error: everybody leaves some time)
+    """The other side is gone."""
+
+
+def read_frame(message: MutableMapping[str, Any], most: int) -> Any:
+    """The data of a frame. Raises `ProtocolError`, or `Disconnected`."""
+    if message["type"] == "websocket.disconnect":
+        raise Disconnected
+    text = message.get("text")
+    if text is None:
+        raise ProtocolError("a binary frame", "send JSON as text")
+    if len(text) > most:
+        raise ProtocolError(f"a message of {len(text)} characters, the limit is {most}")
+    return decode(text)
+
+
+def read_opening(data: Any, default_id: str) -> Opening:
+    """What a client chose for its session. Raises `ProtocolError`, naming the field."""
+    if data is None:
+        data = {}
+    if not isinstance(data, dict):
+        raise ProtocolError(f"`data` of open is {data!r:.80}, not an object")
+    return Opening(
+        env_id=_field(data, "env_id", str, "text") or default_id,
+        autoreset=_field(data, "autoreset", bool, "true or false") or False,
+        deadline=_positive(_field(data, "deadline", (int, float), "a number"), "deadline"),
+        max_episode_steps=_positive(_field(data, "max_episode_steps", int, "a whole number"), "max_episode_steps"),
+        arguments=_field(data, "arguments", dict, "an object") or {},
+    )
+
+
+def _field(data: dict[str, Any], name: str, kinds: Any, wanted: str) -> Any:
+    value = data.get(name)
+    if value is None or (isinstance(value, kinds) and not (isinstance(value, bool) and kinds is not bool)):
+        return value
+    raise ProtocolError(f"{name} is {value!r:.80}", f"use {wanted}")
+
+
+def _positive(value: Any, name: str) -> Any:
+    if value is not None and not 0 < value < 2**53:
+        raise ProtocolError(f"{name} is {value!r:.80}", "use a positive number")
+    return value

@@ -1,0 +1,162 @@
+"""Where a session's environment runs: on a thread of the pool, on the loop, or in a process of its own.
+
+A runner is for one environment and one call at a time. `start` returns at once; `done` is called on the loop, exactly once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from envweave.core.async_local import run as run_async
+from envweave.core.local import run
+from envweave.errors import EnvError, EnvWeaveError, ProviderError, describe
+from envweave.server.host import Form, Host, Reply
+from envweave.server.shelf import SessionShelf
+from envweave.server.threads import Threads
+from envweave.server.worker import Question, Recipe, main, read_answer, to_bytes
+from envweave.wire.codec import decode, encode
+from envweave.wire.faults import fault_from_data
+
+Done = Callable[[Reply | EnvWeaveError], None]
+"""Gets the reply, or why there is none and never will be: the environment is lost."""
+
+QUICK = 0.001
+"""Seconds; an environment that answered faster is expected to do so again."""
+
+
+class Runner(ABC):
+    """Runs the calls on one environment."""
+
+    quick = False
+
+    @abstractmethod
+    def start(self, call: str, data: Any, form: Form, done: Done) -> None:
+        """Run a call; `done` gets the reply, also that of a failure."""
+
+    def admit(self, action: Any) -> EnvWeaveError | None:
+        """Why a step with this action would be refused, if that can be told from here; it may be refused all the same."""
+        return None
+
+    @abstractmethod
+    def abandon(self) -> None:
+        """Give the environment up, with the call that runs on it; its answer does not matter any more."""
+
+
+class ThreadRunner(Runner):
+    """On the pool of threads."""
+
+    def __init__(self, threads: Threads, host: Host) -> None:
+        self._threads = threads
+        self._host = host
+
+    def start(self, call: str, data: Any, form: Form, done: Done) -> None:
+        self._threads.submit(partial(self._timed, call, data, form), partial(_deliver, done), quick=self.quick)
+
+    def _timed(self, call: str, data: Any, form: Form) -> Reply:
+        began = time.perf_counter()
+        reply = run(self._host.handling(call, data, form))
+        self.quick = time.perf_counter() - began < QUICK
+        return reply
+
+    def admit(self, action: Any) -> EnvWeaveError | None:
+        return self._host.admit(action)
+
+    def abandon(self) -> None:
+        """A thread cannot be stopped: it goes on alone until its call returns."""
+
+
+class LoopRunner(Runner):
+    """On the event loop, for environments that await."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, host: Host) -> None:
+        self._loop = loop
+        self._host = host
+        self._task: asyncio.Task[Reply] | None = None
+
+    def start(self, call: str, data: Any, form: Form, done: Done) -> None:
+        self._task = self._loop.create_task(run_async(self._host.handling(call, data, form)))
+        self._task.add_done_callback(lambda task: _deliver(done, _outcome(task)))
+
+    def admit(self, action: Any) -> EnvWeaveError | None:
+        return self._host.admit(action)
+
+    def abandon(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+
+class ProcessRunner(Runner):
+    """In a process; a thread of the pool waits for its answer."""
+
+    def __init__(self, threads: Threads, recipe: Recipe, shelf: SessionShelf) -> None:
+        """Start the process and wait until its environment is built. Blocks; raises what the factory raised."""
+        self._threads = threads
+        self._shelf = shelf
+        self._env_id = recipe.env_id
+        context = multiprocessing.get_context("forkserver")
+        self._connection, theirs = context.Pipe()
+        self._process = context.Process(target=main, args=(theirs, recipe), daemon=True)
+        self._process.start()
+        theirs.close()
+        try:
+            answer = read_answer(self._connection.recv_bytes())
+        except (EOFError, OSError):
+            self._end()
+            raise ProviderError(f"the process of {self._env_id} died while it was built{self._how()}") from None
+        if answer.type != "ready":
+            self._end()
+            raise fault_from_data(decode(answer.body))
+
+    def start(self, call: str, data: Any, form: Form, done: Done) -> None:
+        self._threads.submit(partial(self._ask, call, data, form), partial(_deliver, done))
+
+    def _ask(self, call: str, data: Any, form: Form) -> Reply:
+        snapshot = self._shelf.get(data.get("snapshot")) if call == "restore" and isinstance(data, dict) else b""
+        try:
+            self._connection.send_bytes(to_bytes(Question(call, data, form.value, snapshot)))
+            answer = read_answer(self._connection.recv_bytes())
+        except (EOFError, OSError):
+            self._process.join(1.0)
+            raise ProviderError(f"the process of {self._env_id} died in {call}{self._how()}") from None
+        body = answer.body
+        if answer.snapshot:
+            body = encode({**decode(body), "snapshot": self._shelf.put(answer.snapshot)})
+        if call == "close":
+            self._end()
+        return Reply(answer.type, body, answer.episode, answer.code)
+
+    def abandon(self) -> None:
+        self._process.kill()
+
+    def _end(self) -> None:
+        self._connection.close()
+        self._process.join(1.0)
+        if self._process.exitcode is None:
+            self._process.kill()
+            self._process.join()
+
+    def _how(self) -> str:
+        code = self._process.exitcode
+        if code is None:
+            return ""
+        return f" (signal {-code})" if code < 0 else f" (exit code {code})"
+
+
+def _outcome(task: asyncio.Task[Reply]) -> Any:
+    if task.cancelled():
+        return asyncio.CancelledError()
+    return task.exception() or task.result()
+
+
+def _deliver(done: Done, answer: Any) -> None:
+    """A host raises nothing of an environment's, so what is no reply is a lost process, Ctrl-C or a cancelled task."""
+    if isinstance(answer, Reply | EnvWeaveError):
+        done(answer)
+    else:
+        done(EnvError(f"the call was broken off: {describe(answer)}"))

@@ -1,0 +1,209 @@
+"""One environment, leased to one client: its calls are numbered, run one at a time, and each of them once."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from envweave.errors import BusyError, EnvError, EnvWeaveError, ProtocolError, ResetNeededError, SessionLostError
+from envweave.requests import EpisodeEnd
+from envweave.server.host import Form, Reply, fault
+from envweave.server.metrics import Metrics
+from envweave.server.runners import Runner
+from envweave.server.shelf import SessionShelf
+from envweave.wire.protocol import ERROR
+
+log = logging.getLogger(__name__)
+
+Receiver = Callable[[Reply], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Opening:
+    """What a client may choose when it opens a session."""
+
+    env_id: str
+    autoreset: bool = False
+    deadline: float | None = None
+    max_episode_steps: int | None = None
+    arguments: dict[str, Any]
+
+
+class Session:
+    """All methods are for the loop's thread. A receiver gets its reply on the loop, exactly once."""
+
+    def __init__(
+        self,
+        id: str,
+        opening: Opening,
+        runner: Runner,
+        shelf: SessionShelf,
+        rebuild: Callable[[Session], Awaitable[Runner]],
+        loop: asyncio.AbstractEventLoop,
+        metrics: Metrics,
+    ) -> None:
+        self.id = id
+        self.opening = opening
+        self.shelf = shelf
+        self.owner: Any = None
+        """The connection that uses the session; None if it waits for one."""
+        self.lease: float | None = None
+        """How long it may wait untouched; None for ever."""
+        self.began: float | None = None
+        """When the call that runs was begun, by the loop's clock."""
+        self.episodes = 0
+        self.closed = False
+        self.last_id = 0
+        self._runner: Runner | None = runner
+        self._rebuild = rebuild
+        self._loop = loop
+        self._metrics = metrics
+        self._last: Reply | None = None
+        self._episode: str | None = None
+        self._call = ""
+        self._turn = 0
+        self._receivers: list[Receiver] = []
+        self.touched = loop.time()
+
+    @property
+    def env_id(self) -> str:
+        return self.opening.env_id
+
+    @property
+    def runner(self) -> Runner | None:
+        """None if the environment was lost; the next reset builds another."""
+        return self._runner
+
+    def call(
+        self,
+        name: str,
+        data: Any,
+        form: Form,
+        receiver: Receiver,
+        number: int | None = None,
+        work: Callable[[], Awaitable[Reply]] | None = None,
+    ) -> None:
+        """Run a call. A number that was used already gives the answer of that call and runs nothing.
+
+        `work` is what to do where the call takes more than the environment can do alone.
+        """
+        if number is not None and number == self.last_id and (self.began is not None or self._last is not None):
+            self._again(receiver)
+            return
+        refusal = self._refusal(name, number)
+        if refusal is not None:
+            receiver(fault(refusal, episode=self._episode))
+            return
+        if number is not None:
+            self.last_id = number
+        self._call = name
+        self._turn += 1
+        self._last = None
+        self._receivers = [receiver]
+        self.touched = self.began = self._loop.time()
+        if work is not None:
+            self._loop.create_task(self._do(work))
+        elif self._runner is not None:
+            self._runner.start(name, data, form, partial(self._finish, self._turn))
+        else:
+            self._loop.create_task(self._start_anew(name, data, form))
+
+    def _again(self, receiver: Receiver) -> None:
+        self.touched = self._loop.time()
+        if self._last is not None:
+            receiver(self._last)
+        else:
+            self._receivers.append(receiver)
+
+    def _refusal(self, name: str, number: int | None) -> EnvWeaveError | None:
+        if self.closed:
+            return SessionLostError(f"the session of {self.env_id} is closed", "open another")
+        if self.began is not None:
+            return BusyError(f"a call on {self.env_id} is still running", "one call at a time on one environment")
+        if number is not None and number != self.last_id + 1:
+            return ProtocolError(f"call {number} after call {self.last_id}", "number calls 1, 2, 3, …")
+        if self._runner is None and name not in ("reset", "close"):
+            return ResetNeededError(f"the episode of {self.env_id} is over", "call env.reset(), or use autoreset=True")
+        return None
+
+    async def _start_anew(self, name: str, data: Any, form: Form) -> None:
+        """The environment was lost: build another, then run the call on it."""
+        turn = self._turn
+        try:
+            runner = await self._rebuild(self)
+        except EnvWeaveError as error:
+            self._finish(turn, fault(error))
+            return
+        if self._turn == turn and not self.closed:
+            self._runner = runner
+            runner.start(name, data, form, partial(self._finish, turn))
+        else:
+            runner.abandon()
+            self._finish(turn, fault(SessionLostError(f"the session of {self.env_id} is closed")))
+
+    async def _do(self, work: Callable[[], Awaitable[Reply]]) -> None:
+        turn = self._turn
+        try:
+            reply = await work()
+        except EnvWeaveError as error:
+            reply = fault(error, episode=self._episode)
+        self._finish(turn, reply)
+
+    def _finish(self, turn: int, answer: Reply | EnvWeaveError) -> None:
+        if turn != self._turn or self.began is None:
+            return  # the late answer of a call that was given up
+        if isinstance(answer, EnvWeaveError):
+            answer = self._lost(answer)
+        seconds, self.began = self._loop.time() - self.began, None
+        self._metrics.called(self._call, seconds, answer.code)
+        if self._call == "reset" and answer.type != ERROR:
+            self.episodes += 1
+        self._episode = answer.episode
+        self._last = answer
+        receivers, self._receivers = self._receivers, []
+        for receiver in receivers:
+            receiver(answer)
+
+    def _lost(self, error: EnvWeaveError) -> Reply:
+        """The environment is gone in the middle of a call: its episode ends without a score."""
+        self._runner = None
+        log.warning("environment lost", extra={"session": self.id[:8], "env_id": self.env_id, "error": error.message})
+        if self._episode is not None:
+            info = {"error": error.to_data()}
+            end = EpisodeEnd(env_id=self.env_id, reason="infra_error", final_info=info, episode_id=self._episode)
+            error.requests = (end,)
+        return fault(error)
+
+    def resume_at(self, episode: str | None, episodes: int) -> None:
+        """The environment was put into the middle of an episode."""
+        self._episode, self.episodes = episode, episodes
+
+    def give_up(self, reason: str) -> None:
+        """Break off the call that runs, because it takes too long."""
+        if self.began is None:
+            return
+        if self._runner is not None:
+            self._runner.abandon()
+        self._finish(self._turn, EnvError(f"{self._call} of {self.env_id} {reason}"))
+
+    async def settled(self) -> None:
+        """Wait for the call that runs."""
+        if self.began is not None:
+            done = self._loop.create_future()
+            self._receivers.append(lambda reply: give(done, reply))
+            await done
+
+    @property
+    def episode(self) -> str | None:
+        """The episode under way."""
+        return self._episode
+
+
+def give(future: asyncio.Future[Any], answer: Any) -> None:
+    """Resolve a future, unless whoever waited for it has gone."""
+    if not future.done():
+        future.set_result(answer)

@@ -1,0 +1,309 @@
+"""All sessions of a server: room for so many, each with a lease, each torn down in bounded time."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import pickle
+import secrets
+import threading
+from collections.abc import Awaitable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from envweave.core.async_local import AsyncLocalEnv
+from envweave.core.local import LocalEnv
+from envweave.core.start import is_async, started
+from envweave.errors import CapacityError, EnvError, EnvWeaveError, SessionLostError, UsageError
+from envweave.server.host import Form, Host, Reply, fault
+from envweave.server.metrics import Metrics
+from envweave.server.offer import Offer, check_settings
+from envweave.server.runners import LoopRunner, ProcessRunner, Runner, ThreadRunner
+from envweave.server.session import Opening, Receiver, Session, give
+from envweave.server.settings import Settings
+from envweave.server.shelf import SessionShelf
+from envweave.server.threads import Threads
+from envweave.server.worker import Recipe
+from envweave.wire.codec import decode, encode
+from envweave.wire.protocol import ERROR
+
+log = logging.getLogger(__name__)
+
+TICK = 1.0
+"""Seconds between two looks at all sessions, at most."""
+
+
+class Sessions:
+    """Opens, finds and closes sessions. For one event loop; `start` comes first and `stop` last."""
+
+    def __init__(self, offer: Offer, settings: Settings, metrics: Metrics) -> None:
+        check_settings(offer, settings.isolation, settings.max_sessions)
+        self.offer = offer
+        self.settings = settings
+        self.metrics = metrics
+        self._open: dict[str, Session] = {}
+        self._building = 0
+        self._snapshots: dict[str, Any] = {}
+        self._default: asyncio.Task[Session] | None = None
+        self._sweeper: asyncio.Task[None] | None = None
+        self._closings: set[asyncio.Task[Any]] = set()
+        self.loop: asyncio.AbstractEventLoop
+        self.threads: Threads
+
+    def start(self) -> None:
+        """Begin to work, on the running loop. A second call on the same loop is harmless."""
+        loop = asyncio.get_running_loop()
+        if self._sweeper is not None and self.loop is loop:
+            return
+        self.loop = loop
+        self.threads = Threads(loop, self.settings.max_threads)
+        self._sweeper = loop.create_task(self._sweep())
+        self.metrics.gauges = {"sessions": lambda: len(self._open), "threads": lambda: self.threads.count}
+
+    async def stop(self) -> None:
+        """Close every session; no longer than the teardown of one."""
+        if self._sweeper is None:
+            return
+        self._sweeper.cancel()
+        for session in list(self._open.values()):
+            self.close_soon(session, "shutdown")
+        if self._closings:
+            await asyncio.wait(self._closings, timeout=self.settings.close_timeout + 1.0)
+        await self._close_instance()
+        self.threads.end()
+        self._sweeper = None
+
+    async def _close_instance(self) -> None:
+        close = getattr(self.offer.instance, "close", None)
+        if close is not None:
+            try:
+                answer = await asyncio.wait_for(self.threads.run(close), self.settings.close_timeout)
+                if inspect.isawaitable(answer):
+                    await asyncio.wait_for(answer, self.settings.close_timeout)
+            except Exception:  # somebody's close may raise anything; the server ends all the same
+                log.exception("the environment did not close")
+
+    # Room.
+
+    @property
+    def most(self) -> int:
+        if self.settings.max_sessions is not None:
+            return self.settings.max_sessions
+        return 1024 if self.offer.concurrent or self.settings.isolation == "process" else 1
+
+    @property
+    def count(self) -> int:
+        return len(self._open) + self._building
+
+    def _take_room(self) -> None:
+        if self.count >= self.most:
+            self.metrics.refused += 1
+            message = f"server at capacity: {self.count}/{self.most} sessions active"
+            raise CapacityError(message, "close some, wait, or start the server with a higher --max-sessions")
+        self._building += 1
+
+    # Opening and finding.
+
+    async def open(self, opening: Opening, *, trusted: bool = False) -> Session:
+        """Build an environment and lease it. Raises `CapacityError`, or `EnvError` if it cannot be built."""
+        if opening.arguments and not (trusted or self.settings.allow_arguments):
+            hint = "start the server with them, or with --allow-arguments"
+            raise UsageError("this server takes no arguments for its environment from clients", hint)
+        self._take_room()
+        shelf = SessionShelf(self._snapshots)
+        try:
+            runner = await self._built(opening, shelf, 0)
+            id = secrets.token_urlsafe(16)
+            session = Session(id, opening, runner, shelf, self._rebuilt, self.loop, self.metrics)
+            self._open[id] = session
+        finally:
+            self._building -= 1
+        self.metrics.opened += 1
+        log.debug("session opened", extra={"session": id[:8], "env_id": opening.env_id})
+        return session
+
+    def find(self, id: str) -> Session:
+        session = self._open.get(id)
+        if session is None or session.closed:
+            raise SessionLostError(f"no session {id[:8]!r}…", "it was closed or reaped, or the server was restarted")
+        return session
+
+    async def default(self) -> Session:
+        """The session that plain HTTP calls without one share; made when it is first needed."""
+        if self._default is None or (self._default.done() and not self._usable(self._default)):
+            opening = Opening(env_id=f"{self.offer.name}#0", arguments={})
+            self._default = self.loop.create_task(self.open(opening))
+        session = await asyncio.shield(self._default)
+        session.lease = self.settings.idle_timeout
+        return session
+
+    @staticmethod
+    def _usable(task: asyncio.Task[Session]) -> bool:
+        return not task.cancelled() and task.exception() is None and not task.result().closed
+
+    async def fork(self, session: Session) -> Reply:
+        """A twin of a session at the same point of its episode, waiting for its client. A `work` for a call."""
+        made = await self._run(session.runner, "fork", None)
+        if made.type == ERROR:
+            return made
+        found = decode(made.body)
+        twin = None
+        try:
+            twin = await self.open(replace(session.opening, env_id=found["env_id"]), trusted=True)
+            twin.lease = self.settings.resume_within
+            restored = await self._run(twin.runner, "restore", {"snapshot": found["snapshot"]})
+        except EnvWeaveError as error:
+            return fault(error, episode=session.episode)
+        finally:
+            session.shelf.drop(found["snapshot"])
+        if restored.type == ERROR:
+            self.close_soon(twin, "not_forked")
+            return restored
+        twin.resume_at(restored.episode, session.episodes)
+        pending = decode(restored.body)["pending"]
+        data = {"session_id": twin.id, "env_id": twin.env_id, "pending": pending}
+        return Reply("forked", encode(data), session.episode)
+
+    async def _run(self, runner: Runner | None, name: str, data: Any) -> Reply:
+        """A call straight on an environment. Raises if the environment is lost."""
+        if runner is None:
+            raise SessionLostError("the environment is lost", "reset it first")
+        answer = self.loop.create_future()
+        runner.start(name, data, Form.EXTENDED, partial(give, answer))
+        found = await answer
+        if isinstance(found, EnvWeaveError):
+            raise found
+        return found  # type: ignore[no-any-return]
+
+    def describe(self, session: Session, *, schema: bool) -> dict[str, Any]:
+        """What a client is told of its session."""
+        data = {
+            "session_id": session.id,
+            "env_id": session.env_id,
+            "name": self.offer.name,
+            "last_id": session.last_id,
+            "resume_within": self.settings.resume_within,
+            "multi_agent": self.offer.multi_agent,
+        }
+        return {**data, "action_schema": self.offer.action_schema()} if schema else data
+
+    # Building.
+
+    async def _rebuilt(self, session: Session) -> Runner:
+        return await self._built(session.opening, session.shelf, session.episodes)
+
+    async def _built(self, opening: Opening, shelf: SessionShelf, episodes: int) -> Runner:
+        limits = {"deadline": opening.deadline, "max_episode_steps": opening.max_episode_steps}
+        threads = self.threads
+        if self.settings.isolation == "process":
+            recipe = Recipe(
+                self.offer.limited(limits),
+                opening.arguments,
+                opening.autoreset,
+                opening.env_id,
+                episodes,
+                self.settings.debug,
+            )
+            _check_travels(recipe)
+            return await self._in_time(threads.run(partial(ProcessRunner, threads, recipe, shelf)))  # type: ignore[no-any-return]
+        plan = self.offer.plan(opening.arguments, autoreset=opening.autoreset, **limits)
+        if self.offer.single_thread:
+            threads = Threads(self.loop, 1, retire_after=threading.TIMEOUT_MAX)
+        env = await self._in_time(threads.run(plan.build))
+        self.offer.learn(env)
+        kind = AsyncLocalEnv if is_async(env) else LocalEnv
+        flows = started(opening.env_id, lambda: kind(plan, opening.env_id, env))
+        flows.referee.episode_number = episodes
+        host = Host(flows, shelf, owned=self.offer.instance is None, debug=self.settings.debug)
+        return LoopRunner(self.loop, host) if kind is AsyncLocalEnv else ThreadRunner(threads, host)
+
+    async def _in_time(self, building: Awaitable[Any]) -> Any:
+        try:
+            return await asyncio.wait_for(building, self.settings.step_timeout)
+        except TimeoutError:
+            raise EnvError(f"{self.offer.name} was not built in {self.settings.step_timeout:g} s") from None
+
+    # Leases.
+
+    def attach(self, session: Session, owner: Any) -> None:
+        """Lease the session to a connection; one that had it before has it no longer."""
+        session.owner = owner
+        session.lease = self.settings.idle_timeout
+        session.touched = self.loop.time()
+
+    def detach(self, session: Session, owner: Any, *, resumable: bool) -> None:
+        """Its connection is gone: wait for another, or close."""
+        if session.owner is not owner or session.closed:
+            return
+        session.owner = None
+        session.touched = self.loop.time()
+        session.lease = self.settings.resume_within
+        if not resumable or not session.lease:
+            self.close_soon(session, "disconnected")
+
+    async def _sweep(self) -> None:
+        settings = self.settings
+        times = (settings.idle_timeout, settings.step_timeout, settings.resume_within or None)
+        tick = min(TICK, *(time / 4 for time in times if time is not None))
+        while True:
+            due = self.loop.time() + tick
+            await asyncio.sleep(tick)
+            now = self.loop.time()
+            self.metrics.lag = max(0.0, now - due)
+            for session in list(self._open.values()):
+                if session.began is not None:
+                    if settings.step_timeout is not None and now - session.began > settings.step_timeout:
+                        session.give_up(f"took longer than {settings.step_timeout:g} s")
+                elif not session.closed and session.lease is not None and now - session.touched > session.lease:
+                    self.close_soon(session, "idle" if session.owner is not None else "not_resumed")
+
+    # The end of a session.
+
+    def close_soon(self, session: Session, why: str, receiver: Receiver | None = None) -> None:
+        """Tear a session down without waiting for it; the receiver is told when it is done."""
+        task = self.loop.create_task(self.close(session, why))
+        self._closings.add(task)
+        task.add_done_callback(self._closings.discard)
+        if receiver is not None:
+            task.add_done_callback(lambda task: receiver(task.result()))
+
+    async def close(self, session: Session, why: str = "closed") -> Reply:
+        """Close the environment, in bounded time, and forget the session. Gives its `closed` reply."""
+        timeout = self.settings.close_timeout
+        if session.closed:
+            return fault(SessionLostError(f"the session of {session.env_id} is closed"))
+        session.closed = True
+        owner = session.owner
+        runner = session.runner
+        try:
+            if session.began is not None:
+                await asyncio.wait_for(session.settled(), timeout)
+        except TimeoutError:
+            session.give_up(f"was still running {timeout:g} s after its session was closed")
+        reply = Reply("closed", b'{"requests":[]}')
+        try:
+            if runner is not None:
+                reply = await asyncio.wait_for(self._run(runner, "close", None), timeout)
+        except EnvWeaveError as error:
+            reply = fault(error)
+        except TimeoutError:
+            runner.abandon()  # type: ignore[union-attr]
+            reply = fault(EnvError(f"close of {session.env_id} took longer than {timeout:g} s"))
+        finally:
+            session.shelf.clear()
+            self._open.pop(session.id, None)
+            self.metrics.ended[why] += 1
+        if owner is not None:
+            owner.session_ended(session, why)
+        log.debug("session ended", extra={"session": session.id[:8], "env_id": session.env_id, "why": why})
+        return reply
+
+
+def _check_travels(recipe: Recipe) -> None:
+    try:
+        pickle.dumps(recipe)
+    except Exception as error:  # pickling somebody's object may raise anything
+        message = f"{recipe.spec.id} cannot be sent to a process: {error}"
+        raise UsageError(message, "use a class or function at the top of a module, not a lambda") from None

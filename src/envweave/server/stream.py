@@ -1,0 +1,34 @@
+"""`/ws`: the WebSocket, as a plain ASGI application. OpenEnv's protocol, or the extension if the client asks for it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+from urllib.parse import parse_qs
+
+from envweave.server.plain import PlainStream
+from envweave.server.sessions import Sessions
+from envweave.server.woven import WovenStream
+from envweave.wire.protocol import SUBPROTOCOL
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+
+class Stream:
+    """The endpoint."""
+
+    def __init__(self, sessions: Sessions) -> None:
+        self._sessions = sessions
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self._sessions.start()
+        await receive()
+        if SUBPROTOCOL in scope.get("subprotocols", ()):
+            await send({"type": "websocket.accept", "subprotocol": SUBPROTOCOL})
+            await WovenStream(self._sessions, receive, send).run()
+        else:
+            await send({"type": "websocket.accept"})
+            asked = parse_qs(scope.get("query_string", b"").decode("latin-1")).get("session_id", [None])[0]
+            await PlainStream(self._sessions, receive, send).run(asked)

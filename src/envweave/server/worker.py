@@ -1,0 +1,131 @@
+"""A process that holds one environment, and what the server says to it.
+
+What comes back is msgpack and never pickle: the process may run code that nobody trusts, and unpickling what it sends would
+run that code in the server. Covered by this boundary: a crash, `os._exit`, a hung or leaking environment, its memory and threads.
+Not covered: files, network and other processes of the same user. That takes a sandbox.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import queue
+import signal
+import threading
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from typing import Any
+
+import msgspec
+
+from envweave.build import blueprint
+from envweave.core.flows import Snapshot
+from envweave.core.local import run
+from envweave.core.spec import EnvSpec
+from envweave.core.start import start_blocking
+from envweave.errors import EnvWeaveError, UnsupportedError, UsageError, describe
+from envweave.server.host import Form, Host, Reply, fault
+
+to_bytes = msgspec.msgpack.encode
+
+
+class Question(msgspec.Struct, array_like=True):
+    """From the server: a call on the environment."""
+
+    call: str
+    data: Any
+    form: str
+    snapshot: bytes = b""
+
+
+class Answer(msgspec.Struct, array_like=True):
+    """From the worker: a reply, and the snapshot if it made one."""
+
+    type: str
+    body: bytes
+    episode: str | None
+    code: str
+    snapshot: bytes = b""
+
+
+read_question = msgspec.msgpack.Decoder(Question).decode
+read_answer = msgspec.msgpack.Decoder(Answer).decode
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What a process needs to know to build the environment. Has to be picklable."""
+
+    spec: EnvSpec
+    arguments: dict[str, Any]
+    autoreset: bool
+    env_id: str
+    episodes: int
+    """How many episodes a process before this one has begun."""
+    debug: bool
+
+
+def main(connection: Connection, recipe: Recipe) -> None:
+    """The whole life of the process: build, answer until the server hangs up."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which then closes us
+    shelf = TravellingShelf()
+    try:
+        host = _built(recipe, shelf)
+    except EnvWeaveError as error:
+        connection.send_bytes(to_bytes(_answer(fault(error, debug=recipe.debug))))
+        return
+    connection.send_bytes(to_bytes(Answer("ready", b"", None, "")))
+    questions: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+    threading.Thread(target=_listen, args=(connection, questions), daemon=True).start()
+    while True:
+        question = read_question(questions.get())
+        shelf.arrived = question.snapshot
+        reply = run(host.handling(question.call, question.data, Form(question.form)))
+        connection.send_bytes(to_bytes(_answer(reply, shelf.leaving())))
+        if question.call == "close":
+            return
+
+
+def _built(recipe: Recipe, shelf: TravellingShelf) -> Host:
+    plan = blueprint(recipe.spec, recipe.arguments, autoreset=recipe.autoreset)
+    env = start_blocking(plan, recipe.env_id, plan.build())
+    env.referee.episode_number = recipe.episodes
+    return Host(env, shelf, debug=recipe.debug)
+
+
+def _listen(connection: Connection, questions: queue.SimpleQueue[bytes]) -> None:
+    """Read in a thread of its own, to notice the end of the server even in the middle of a step."""
+    while True:
+        try:
+            questions.put(connection.recv_bytes())
+        except (EOFError, OSError):
+            os._exit(0)
+
+
+def _answer(reply: Reply, snapshot: bytes = b"") -> Answer:
+    return Answer(reply.type, reply.body, reply.episode, reply.code, snapshot)
+
+
+class TravellingShelf:
+    """Snapshots go to the server with the answer, and come back with the question."""
+
+    def __init__(self) -> None:
+        self.arrived = b""
+        self._leaving = b""
+
+    def put(self, snapshot: Snapshot) -> str:
+        try:
+            self._leaving = pickle.dumps(snapshot)
+        except Exception as error:  # anything may stand in the way of pickling somebody's object
+            message = f"this snapshot cannot leave its process: {describe(error)}"
+            raise UnsupportedError(message, "let `snapshot` return plain data, or use isolation='thread'") from None
+        return ""
+
+    def get(self, name: Any) -> Snapshot:
+        if not self.arrived:
+            raise UsageError(f"no snapshot {name!r:.80}")
+        return pickle.loads(self.arrived)  # type: ignore[no-any-return]  # noqa: S301  (made by `put`, in a worker)
+
+    def leaving(self) -> bytes:
+        snapshot, self._leaving = self._leaving, b""
+        return snapshot

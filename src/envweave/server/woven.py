@@ -1,0 +1,183 @@
+"""The extension: many sessions on one connection, numbered calls, answers as they come."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from envweave.errors import BatchRefusedError, EnvWeaveError, ProtocolError, SessionLostError
+from envweave.server.host import Form, Reply, fault
+from envweave.server.reading import Disconnected, read_frame, read_opening
+from envweave.server.session import Session
+from envweave.server.sessions import Sessions
+from envweave.wire.codec import encode
+from envweave.wire.protocol import CALLS
+
+if TYPE_CHECKING:
+    from envweave.server.stream import Receive, Send
+
+ORDINARY = frozenset(CALLS) - {"fork", "close"}
+"""Calls that go straight to the environment."""
+
+
+class WovenStream:
+    """One connection of a client that speaks the extension."""
+
+    def __init__(self, sessions: Sessions, receive: Receive, send: Send) -> None:
+        self._sessions = sessions
+        self._receive = receive
+        self._send = send
+        self._loop = sessions.loop
+        self._refs: dict[int, Session] = {}
+        self._opening: set[asyncio.Task[None]] = set()
+        self._outbox: list[bytes] = []
+        self._filled: asyncio.Future[None] = self._loop.create_future()
+
+    async def run(self) -> None:
+        """Serve until one side leaves. The sessions wait for the client to come back."""
+        writer = self._loop.create_task(self._write())
+        try:
+            while True:
+                message = await self._receive()
+                try:
+                    self._take(read_frame(message, self._sessions.settings.max_message_bytes))
+                except ProtocolError as error:
+                    self._put(None, None, fault(error))
+        except (Disconnected, OSError):
+            pass
+        finally:
+            writer.cancel()
+            for task in self._opening:
+                task.cancel()
+            for session in self._refs.values():
+                self._sessions.detach(session, self, resumable=True)
+
+    # In.
+
+    def _take(self, frame: Any) -> None:
+        for message in frame if isinstance(frame, list) else (frame,):
+            if not isinstance(message, dict):
+                raise ProtocolError(f"a message is an object, not {type(message).__name__}")
+            ref, number = message.get("ref", 0), message.get("id")
+            try:
+                self._handle(message, ref, number)
+            except EnvWeaveError as error:
+                self._put(ref, number, fault(error))
+
+    def _handle(self, message: dict[str, Any], ref: Any, number: Any) -> None:
+        kind = message.get("type")
+        if kind in ORDINARY:
+            session = self._session(ref, number)
+            session.call(kind, message.get("data", {}), Form.EXTENDED, partial(self._put, ref, number), number)
+        elif kind == "open":
+            if ref.__class__ is not int:
+                raise ProtocolError(f"ref is {ref!r:.80}", "use a whole number")
+            task = self._loop.create_task(self._open(ref, message.get("data")))
+            self._opening.add(task)
+            task.add_done_callback(self._opening.discard)
+        elif kind == "batch":
+            self._batch(message.get("data"))
+        elif kind == "fork":
+            session = self._session(ref, number)
+            work = partial(self._sessions.fork, session)
+            session.call(kind, None, Form.EXTENDED, partial(self._put, ref, number), number, work)
+        elif kind == "close":
+            session = self._session(ref, number)
+            self._sessions.close_soon(session, "closed", partial(self._put, ref, number))
+            self._refs.pop(ref, None)
+        else:
+            known = ", ".join(("open", "batch", *CALLS))
+            raise ProtocolError(f"unknown message type: {kind!r:.80}", f"types: {known}")
+
+    def _session(self, ref: Any, number: Any) -> Session:
+        if number.__class__ is not int or number < 1:
+            raise ProtocolError(f"the id of a call is {number!r:.80}", "number calls 1, 2, 3, …")
+        session = self._refs.get(ref) if ref.__class__ is int else None
+        if session is None:
+            raise ProtocolError(f"no session with the ref {ref!r:.80}", "open it first")
+        return session
+
+    async def _open(self, ref: int, data: Any) -> None:
+        try:
+            reply = await self._opened(ref, data)
+        except EnvWeaveError as error:
+            code = "FACTORY_ERROR" if error.code.startswith("env") else ""
+            reply = fault(error, openenv_code=code, debug=self._sessions.settings.debug)
+        self._put(ref, None, reply)
+
+    async def _opened(self, ref: int, data: Any) -> Reply:
+        if ref in self._refs:
+            raise ProtocolError(f"the ref {ref} is in use")
+        resume = data.get("resume") if isinstance(data, dict) else None
+        if resume is not None:
+            session = self._sessions.find(str(resume))
+            if session.owner is not None and session.owner is not self:
+                session.owner.session_taken(session)
+        else:
+            session = await self._sessions.open(read_opening(data, f"{self._sessions.offer.name}#0"))
+        self._sessions.attach(session, self)
+        self._refs[ref] = session
+        wants_schema = isinstance(data, dict) and data.get("schema") is True
+        return Reply("opened", encode(self._sessions.describe(session, schema=wants_schema)))
+
+    def _batch(self, messages: Any) -> None:
+        """Steps of several sessions: all actions are looked at before any is used."""
+        if not isinstance(messages, list) or not all(isinstance(m, dict) and m.get("type") == "step" for m in messages):
+            raise ProtocolError("the data of a batch is not a list of steps")
+        steps, refused = [], False
+        for message in messages:
+            ref, number = message.get("ref", 0), message.get("id")
+            try:
+                session = self._session(ref, number)
+                runner = session.runner
+                new = number == session.last_id + 1 and session.began is None and runner is not None
+                problem = runner.admit(message.get("data")) if new else None  # type: ignore[union-attr]
+            except EnvWeaveError as error:
+                session, problem = None, error  # type: ignore[assignment]
+            refused = refused or problem is not None
+            steps.append((ref, number, session, message.get("data"), problem))
+        for ref, number, session, action, problem in steps:
+            if not refused:
+                session.call("step", action, Form.EXTENDED, partial(self._put, ref, number), number)
+            else:
+                other = BatchRefusedError("another action of the same batch was refused", "nothing has changed")
+                self._put(ref, number, fault(problem or other))
+
+    # Out.
+
+    def _put(self, ref: Any, number: Any, reply: Reply) -> None:
+        head = b'{"type":"%b"' % reply.type.encode()
+        if ref.__class__ is int:
+            head += b',"ref":%d' % ref
+        if number.__class__ is int:
+            head += b',"id":%d' % number
+        self._outbox.append(head + b',"data":%b}' % reply.body)
+        if not self._filled.done():
+            self._filled.set_result(None)
+
+    async def _write(self) -> None:
+        """Send what there is, all of it in one frame."""
+        while True:
+            await self._filled
+            self._filled = self._loop.create_future()
+            frames, self._outbox = self._outbox, []
+            text = frames[0] if len(frames) == 1 else b"[%b]" % b",".join(frames)
+            try:
+                await self._send({"type": "websocket.send", "text": text.decode()})
+            except Exception:  # the connection is gone, in whatever way this server says so; `run` sees it too
+                return
+
+    def session_ended(self, session: Session, why: str) -> None:
+        """The session was closed by the server."""
+        self._tell(session, SessionLostError(f"the session of {session.env_id} ended: {why}"), why != "closed")
+
+    def session_taken(self, session: Session) -> None:
+        """Another connection resumes the session: the old one is dead, or about to be."""
+        self._tell(session, SessionLostError(f"the session of {session.env_id} was resumed elsewhere"), True)
+
+    def _tell(self, session: Session, error: SessionLostError, aloud: bool) -> None:
+        for ref in [ref for ref, known in self._refs.items() if known is session]:
+            del self._refs[ref]
+            if aloud:
+                self._put(ref, None, fault(error))

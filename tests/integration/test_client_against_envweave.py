@@ -1,0 +1,536 @@
+"""Our client and our server, with a network between them that can be cut."""
+
+import asyncio
+import json
+import multiprocessing
+import socket
+import subprocess
+import sys
+import threading
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+import envweave as ew
+from envweave.client import EnvClient, HTTPEnvClient, connect
+from envweave.errors import (
+    BusyError,
+    CapacityError,
+    ClosedError,
+    InvalidActionError,
+    ResetNeededError,
+    SessionLostError,
+    TransportError,
+    UnauthorizedError,
+    UnsupportedError,
+    UsageError,
+    WaitTimeoutError,
+)
+
+SCRIPT = Path(__file__).parent / "openenv_peer" / "ours.py"
+
+
+class Server:
+    """One of our servers. `stop` it."""
+
+    def __init__(self, **settings):
+        self.process = subprocess.Popen(
+            [sys.executable, str(SCRIPT), json.dumps(settings)], stdout=subprocess.PIPE, text=True
+        )
+        self.url = self.process.stdout.readline().strip()
+
+    def stop(self):
+        self.process.kill()
+        self.process.wait()
+        self.process.stdout.close()
+
+
+@contextmanager
+def running(**settings):
+    server = Server(**settings)
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture(scope="module")
+def url():
+    with running() as server:
+        yield server.url
+
+
+class Network:
+    """A wire to a server: `cut` breaks what is connected, `down` refuses what comes."""
+
+    def __init__(self, url):
+        self._target = url.removeprefix("http://").split(":")
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._pairs = []
+        self.down = False
+        self.connections = 0
+        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self):
+        while True:
+            try:
+                near, _ = self._listener.accept()
+            except OSError:
+                return
+            self.connections += 1
+            if self.down:
+                near.close()
+                continue
+            far = socket.create_connection((self._target[0], int(self._target[1])))
+            self._pairs.append((near, far))
+            for source, sink in ((near, far), (far, near)):
+                threading.Thread(target=self._pump, args=(source, sink), daemon=True).start()
+
+    @staticmethod
+    def _pump(source, sink):
+        try:
+            while data := source.recv(65536):
+                sink.sendall(data)
+        except OSError:
+            pass
+        for end in (source, sink):
+            try:
+                end.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
+
+    def cut(self):
+        for pair in self._pairs:
+            for end in pair:
+                try:
+                    end.shutdown(socket.SHUT_RDWR)
+                except OSError:
+                    pass
+
+    def close(self):
+        self._listener.close()
+        self.cut()
+        for pair in self._pairs:
+            for end in pair:
+                end.close()
+
+
+@pytest.fixture
+def network(url):
+    made = Network(url)
+    yield made
+    made.close()
+
+
+def later(seconds, action):
+    timer = threading.Timer(seconds, action)
+    timer.daemon = True
+    timer.start()
+
+
+def kinds(requests):
+    return [request.kind for request in requests]
+
+
+BOTH = pytest.mark.parametrize("kind", [EnvClient, HTTPEnvClient])
+
+
+@BOTH
+def test_a_handle_on_a_server_does_what_one_in_this_process_does(url, kind):
+    with kind(url, env_id="mine#7") as env:
+        reset = env.reset(seed=3, start=1)
+        assert (reset.observation, reset.info, kinds(reset.requests)) == (1, {"seed": 3}, ["need_action"])
+        assert env.id == reset.requests[0].env_id == "mine#7"
+        result = env.step(2)
+        assert (result.observation, result.reward, result.done) == (3, 2.0, False)
+        assert env.pending == result.requests
+        assert (env.render(), env.state()["at"]) == ("at 3", 3)
+        assert env.action_schema()["anyOf"]
+        last = env.step(2)
+        assert [request.reason for request in last.requests] == ["terminated"]
+        assert env.pending == ()
+        with pytest.raises(ResetNeededError):
+            env.step(1)
+        env.reset()
+        assert [request.reason for request in env.reset().requests if request.kind == "episode_end"] == ["closed"]
+        assert [request.reason for request in env.close()] == ["closed"]
+        assert env.close() == ()
+        for call in (env.reset, env.state, lambda: env.step(1)):
+            with pytest.raises(ClosedError):
+                call()
+
+
+@BOTH
+def test_errors_are_of_the_class_they_have_in_this_process(url, kind):
+    with kind(url) as env:
+        env.reset()
+        with pytest.raises(InvalidActionError, match="does not fit"):
+            env.step([1])
+        with pytest.raises(InvalidActionError, match="not for me"):
+            env.step("refuse")
+        with pytest.raises(InvalidActionError, match="cannot be sent"):
+            env.step({1})
+        with pytest.raises(UsageError, match="no option 'strat'"):
+            env.reset(strat=1)
+        with pytest.raises(UsageError, match="not a snapshot"):
+            env.restore(1)
+        assert env.step(1).observation == 1
+        with pytest.raises(ew.EnvError, match="on demand") as caught:
+            env.step("raise")
+        assert [request.reason for request in caught.value.requests] == ["infra_error"]
+        assert env.pending == ()
+        assert kinds(env.reset().requests) == ["need_action"]
+
+
+@BOTH
+def test_a_tool_call_is_answered(url, kind):
+    with kind(url) as env:
+        env.reset()
+        (call,) = env.step("search cats").requests
+        assert (call.tool_name, call.arguments, env.pending) == ("search", {"value": "cats"}, (call,))
+        with pytest.raises(UsageError, match="waiting for its reply"):
+            env.step(1)
+        assert env.respond(call.request_id, "three").observation == "three"
+        assert kinds(env.pending) == ["need_action"]
+
+
+@BOTH
+def test_snapshots_and_forks_stay_on_the_server(url, kind):
+    with kind(url) as env:
+        env.reset()
+        env.step(1)
+        snapshot = env.snapshot()
+        twin = env.fork()
+        assert kinds(twin.pending) == ["need_action"]
+        assert type(twin) is kind
+        assert twin.step(2).observation == 3
+        assert env.step(1).observation == 2
+        env.restore(snapshot)
+        assert kinds(env.pending) == ["need_action"]
+        assert env.step(3).observation == 4
+        assert twin.id != env.id
+        twin.close()
+        assert env.step(0).observation == 4
+        with pytest.raises(UsageError):
+            env.restore(type(snapshot)(snapshot.server, "unknown"))
+        with pytest.raises(UsageError, match="a snapshot of"):
+            env.restore(type(snapshot)("http://elsewhere", snapshot.name))
+
+
+@BOTH
+def test_autoreset_happens_on_the_server(url, kind):
+    with kind(url, autoreset=True, max_episode_steps=2) as env:
+        env.reset()
+        first = env.step(5)
+        assert (first.observation, kinds(first.requests)) == (5, ["episode_end", "autoreset_ready", "need_action"])
+        env.step(1)
+        assert env.step(1).requests[0].reason == "truncated"
+
+
+def test_a_late_answer_is_waited_for_again_and_never_mixed_up(url):
+    with EnvClient(url, message_timeout_s=0.2) as env:
+        env.reset()
+        with pytest.raises(WaitTimeoutError, match="not lost"):
+            env.step("sleep 0.5")
+        for call in (lambda: env.step(1), env.state, env.reset):
+            with pytest.raises(BusyError):
+                call()
+        with pytest.raises(WaitTimeoutError):
+            env.last()
+        time.sleep(0.3)
+        with pytest.raises(BusyError, match="last"):
+            env.step(1)
+        assert env.last().observation == 1
+        with pytest.raises(UsageError):
+            env.last()
+        assert env.step(1).observation == 2
+
+
+def test_a_reset_gives_up_a_late_answer_and_its_end_is_not_lost(url):
+    with EnvClient(url, message_timeout_s=0.2) as env:
+        env.reset(start=4)
+        with pytest.raises(WaitTimeoutError):
+            env.step("sleep 0.3")
+        time.sleep(0.3)
+        reset = env.reset()
+        assert [r.reason for r in reset.requests if r.kind == "episode_end"] == ["terminated"]
+        assert env.step(1).observation == 1
+
+
+def test_a_cancelled_step_goes_on_and_its_answer_can_be_had(url):
+    async def play():
+        async with EnvClient(url) as env:
+            await env.reset()
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(env.step("sleep 0.3"), 0.1)
+            with pytest.raises(BusyError):
+                await env.step(1)
+            return (await env.last()).observation, (await env.step(1)).observation
+
+    assert asyncio.run(play()) == (1, 2)
+
+
+def test_a_second_call_at_the_same_time_is_refused(url):
+    async def play():
+        async with EnvClient(url) as env:
+            await env.reset()
+            slow = asyncio.create_task(env.step("sleep 0.2"))
+            await asyncio.sleep(0.05)
+            with pytest.raises(BusyError):
+                await env.step(1)
+            return (await slow).observation
+
+    assert asyncio.run(play()) == 1
+
+
+def test_closing_in_the_middle_of_a_step_ends_both(url):
+    async def play():
+        env = EnvClient(url).aio
+        await env.reset()
+        slow = asyncio.create_task(env.step("sleep 0.3"))
+        await asyncio.sleep(0.05)
+        began = time.monotonic()
+        await env.close()
+        with pytest.raises(ClosedError):
+            await slow
+        return time.monotonic() - began
+
+    assert asyncio.run(play()) < 2
+
+
+def test_a_connection_that_drops_costs_nothing(network):
+    with EnvClient(network.url) as env:
+        env.reset()
+        for at in range(1, 4):
+            network.cut()
+            result = env.step(1)
+            assert result.observation == at
+        assert env.state()["at"] == 3
+        assert network.connections >= 4
+
+
+def test_a_step_under_way_when_the_connection_drops_is_run_once(network):
+    with EnvClient(network.url) as env:
+        env.reset()
+        before = env.state()["runs"]
+        later(0.1, network.cut)
+        later(0.2, network.cut)
+        result = env.step("sleep 0.4")
+        assert (result.observation, result.info["runs"]) == (1, before + 2)
+
+
+def test_http_calls_are_sent_again_and_run_once(network):
+    with HTTPEnvClient(network.url) as env:
+        env.reset()
+        before = env.state()["runs"]
+        later(0.1, network.cut)
+        result = env.step("sleep 0.3")
+        assert (result.observation, result.info["runs"]) == (1, before + 2)
+        network.cut()
+        assert env.step(1).observation == 2
+
+
+def test_the_network_may_be_away_for_a_while(network):
+    with EnvClient(network.url) as env:
+        env.reset()
+
+        def back():
+            network.down = False
+
+        network.down = True
+        network.cut()
+        later(0.5, back)
+        assert env.step(1).observation == 1
+
+
+@BOTH
+def test_a_network_that_stays_away_is_a_lost_session_with_the_end_of_its_episode(url, kind):
+    network = Network(url)
+    with kind(network.url, connect_timeout_s=0.5) as env:
+        env.reset()
+        network.down = True
+        network.cut()
+        began = time.monotonic()
+        with pytest.raises(SessionLostError) as caught:
+            env.step(1)
+        assert 0.2 < time.monotonic() - began < 3
+        assert [request.reason for request in caught.value.requests] == ["infra_error"]
+        with pytest.raises(SessionLostError) as caught:
+            env.step(1)
+        assert caught.value.requests == ()
+        with pytest.raises(TransportError):
+            env.reset()
+        network.down = False
+        assert kinds(env.reset().requests) == ["need_action"]
+        assert env.step(1).observation == 1
+    network.close()
+
+
+def test_a_session_that_the_server_ends_while_nobody_looks_is_lost_and_reset_begins_a_new_one():
+    with running(idle_timeout=0.3) as server, EnvClient(server.url) as env:
+        env.reset()
+        time.sleep(1.0)
+        with pytest.raises(SessionLostError) as caught:
+            env.step(1)
+        assert [request.reason for request in caught.value.requests] == ["infra_error"]
+        env.reset()
+        assert env.step(1).observation == 1
+        time.sleep(1.0)
+        assert [r.reason for r in env.reset().requests if r.kind == "episode_end"] == ["infra_error"]
+
+
+def test_a_server_that_is_restarted_has_lost_its_sessions():
+    first = Server()
+    network = Network(first.url)
+    with EnvClient(network.url, connect_timeout_s=20) as env:
+        env.reset()
+        second = Server()
+        network._target = second.url.removeprefix("http://").split(":")
+        first.stop()
+        with pytest.raises(SessionLostError):
+            env.step(1)
+        env.reset()
+        assert env.step(1).observation == 1
+    second.stop()
+    network.close()
+
+
+@BOTH
+def test_a_token_is_wanted_and_given(kind, monkeypatch):
+    monkeypatch.delenv("ENVWEAVE_TOKEN", raising=False)
+    with running(token="secret") as server:
+        for wrong in (None, "wrong"):
+            with pytest.raises(UnauthorizedError), kind(server.url, token=wrong) as env:
+                env.reset()
+        with kind(server.url, token="secret") as env:
+            env.reset()
+            assert "secret" not in repr(env) + repr(vars(env))
+        monkeypatch.setenv("ENVWEAVE_TOKEN", "secret")
+        with kind(server.url) as env:
+            env.reset()
+
+
+@BOTH
+def test_a_full_server_refuses(kind):
+    with running(max_sessions=1) as server, kind(server.url) as first:
+        first.reset()
+        with pytest.raises(CapacityError):
+            kind(server.url).connect()
+        first.close()
+        kind(server.url).connect().close()
+
+
+@BOTH
+def test_arguments_reach_the_factory_where_the_server_allows_it(url, kind):
+    with pytest.raises(UsageError, match="arguments"):
+        kind(url, arguments={"start": 2}).connect()
+    with running(allow_arguments=True) as server, kind(server.url, arguments={"start": 2}) as env:
+        assert env.reset().observation == 2
+
+
+def test_a_message_that_is_too_large_for_the_server_is_refused_and_the_session_lives():
+    with running(max_message_bytes=2000) as server, EnvClient(server.url) as env:
+        env.reset()
+        with pytest.raises(TransportError):
+            env.step("x" * 5000)
+        assert env.step(1).observation == 1
+
+
+def test_an_answer_that_is_too_large_for_the_client_fails_its_call_and_the_session_lives(url):
+    with EnvClient(url, max_message_bytes=10_000) as env:
+        env.reset()
+        env.step(1)
+        with pytest.raises(TransportError, match=r"max_message_bytes|too big"):
+            env.step("large 50000")
+        assert env.step(1).observation == 2
+
+
+def test_nobody_there_is_said_with_what_to_do():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        address = f"http://127.0.0.1:{taken.getsockname()[1]}"
+    for kind in (EnvClient, HTTPEnvClient):
+        began = time.monotonic()
+        with pytest.raises(TransportError, match="cannot reach") as caught:
+            kind(address, connect_timeout_s=0.3).connect()
+        assert "envweave serve" in caught.value.hint
+        assert time.monotonic() - began < 2
+    with pytest.raises(TransportError):
+        connect(address, connect_timeout_s=0.1)
+
+
+def test_a_client_waits_for_a_server_that_starts():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+    started = []
+
+    def start():
+        command = [sys.executable, "-m", "envweave", "serve", "counter", "--port", str(port)]
+        started.append(subprocess.Popen(command, stdout=subprocess.DEVNULL))
+
+    later(0.3, start)
+    try:
+        with connect(f"ws://127.0.0.1:{port}/ws", connect_timeout_s=60) as env:
+            assert env.reset().observation["value"] == 0
+    finally:
+        started[0].kill()
+        started[0].wait()
+
+
+def test_one_client_goes_on_from_one_event_loop_to_the_next(url):
+    client = EnvClient(url)
+
+    async def play():
+        return (await client.aio.step(1)).observation
+
+    async def begin():
+        await client.aio.reset()
+
+    asyncio.run(begin())
+    assert [asyncio.run(play()), asyncio.run(play()), client.step(1).observation] == [1, 2, 3]
+    client.close()
+
+
+def _use_in_child(client, answers):
+    try:
+        client.step(1)
+    except ew.EnvWeaveError as error:
+        answers.put(type(error).__name__)
+
+
+def test_a_forked_process_does_not_speak_on_its_parents_connection(url):
+    with EnvClient(url) as env:
+        env.reset()
+        context = multiprocessing.get_context("fork")
+        answers = context.Queue()
+        child = context.Process(target=_use_in_child, args=(env, answers))
+        child.start()
+        assert answers.get(timeout=10) == "ClosedError"
+        child.join()
+        assert env.step(1).observation == 1
+
+
+def test_several_agents_are_typed_one_by_one():
+    command = [sys.executable, "-m", "envweave", "serve", "rock-paper-scissors", "--port", "0"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        address = process.stdout.readline().split(" at ")[1].split()[0]
+        from envweave.envs.rock_paper_scissors import Throw
+
+        with EnvClient(address, action_type=Throw) as env:
+            assert sorted(env.reset().observation) == ["left", "right"]
+            result = env.step({"left": Throw("rock"), "right": {"hand": "paper"}})
+            assert result.reward == {"left": -1.0, "right": 1.0}
+            assert env.action_schema("left") == env.action_schema("right")
+            with pytest.raises(InvalidActionError):
+                env.step({"left": Throw("rock"), "right": {"hand": "stone"}})
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+

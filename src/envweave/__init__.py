@@ -3,11 +3,11 @@
 from typing import TYPE_CHECKING, Any
 
 from envweave import errors
+from envweave.build import adapt
 from envweave.core.environment import AsyncEnvironment, Environment
 from envweave.core.handle import AsyncEnvHandle, EnvHandle
 from envweave.core.spec import EnvSpec
 from envweave.errors import EnvError, EnvWeaveError, InvalidActionError, UsageError
-from envweave.build import adapt
 from envweave.registry.make import connect, make, make_vector, register, registry, spec, unregister
 from envweave.requests import AutoresetReady, EndReason, EpisodeEnd, LogEvent, NeedAction, Request, ToolCall
 from envweave.results import ResetResult, StepResult

@@ -13,6 +13,7 @@ from envweave.core.actions import ANYTHING, ActionRule, rule_for_space, rule_for
 from envweave.core.flows import Blueprint
 from envweave.core.handle import EnvHandle
 from envweave.core.lookup import load
+from envweave.core.openenv import from_openenv, openenv_base
 from envweave.core.referee import Referee
 from envweave.core.spec import EnvSpec
 from envweave.core.start import start
@@ -72,13 +73,16 @@ def adapt(
 
 
 def prepared(env: Any, whence: str) -> Any:
-    """The environment, PettingZoo's turn-based ones wrapped. Raises `BadResultError` for what is none."""
+    """The environment; PettingZoo's turn-based ones and OpenEnv's wrapped. Raises `BadResultError` for what is none."""
     if isinstance(env, type):
         raise BadResultError(f"{whence} the class {env.__name__}, not an environment", "call it")
     missing = [name for name in ("reset", "step") if not callable(getattr(env, name, None))]
     if missing:
         kind = type(env).__name__
         raise BadResultError(f"{whence} a {kind}, which has no `{missing[0]}`", "an environment has reset and step")
+    base = openenv_base(env)
+    if base is not None:
+        return from_openenv(env, base)
     return TurnBased(env) if is_aec(env) else env
 
 

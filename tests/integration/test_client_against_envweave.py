@@ -24,7 +24,6 @@ from envweave.errors import (
     SessionLostError,
     TransportError,
     UnauthorizedError,
-    UnsupportedError,
     UsageError,
     WaitTimeoutError,
 )
@@ -532,5 +531,3 @@ def test_several_agents_are_typed_one_by_one():
         process.kill()
         process.wait()
         process.stdout.close()
-
-

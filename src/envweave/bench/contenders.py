@@ -13,9 +13,9 @@ from typing import Any
 import gymnasium
 import numpy as np
 
+from envweave.build import adapt
 from envweave.core.local import LocalEnv
 from envweave.envs.counter import CounterEnv, Increment
-from envweave.build import adapt
 from envweave.registry.make import make_vector, register
 
 NUM_ENVS = 256

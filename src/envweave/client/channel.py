@@ -11,11 +11,11 @@ import logging
 import os
 from typing import Any
 
-from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed
 
 from envweave.client.dial import dial, pause_before
 from envweave.client.settings import Settings, Wanted
+from envweave.client.socket import Socket
 from envweave.client.stream import StreamSession
 from envweave.errors import ClosedError, EnvWeaveError, ProtocolError, SessionLostError, TransportError, describe
 from envweave.wire.codec import decode, encode
@@ -38,7 +38,7 @@ class Channel:
         self.settings = settings
         self.home = asyncio.get_running_loop()
         self._pid = os.getpid()
-        self._socket: ClientConnection | None = None
+        self._socket: Socket | None = None
         self._sessions: dict[int, StreamSession] = {}
         self._refs = 0
         self._outbox: list[dict[str, Any]] = []
@@ -49,7 +49,7 @@ class Channel:
 
     # Sessions come and go.
 
-    def start(self, socket: ClientConnection) -> None:
+    def start(self, socket: Socket) -> None:
         """Use a connection that was dialled just now."""
         self._socket = socket
         self._reader = self.home.create_task(self._run(socket), name="envweave-channel")
@@ -132,7 +132,7 @@ class Channel:
 
     # In.
 
-    async def _run(self, socket: ClientConnection | None) -> None:
+    async def _run(self, socket: Socket | None) -> None:
         """Read from one connection after the other, for as long as the server can be found."""
         attempt = 0
         try:
@@ -157,20 +157,22 @@ class Channel:
             if socket is not None and self._reader is not None:  # not closed but cancelled: the loop ends
                 socket.transport.abort()
 
-    async def _read(self, socket: ClientConnection) -> None:
+    async def _read(self, socket: Socket) -> None:
         """Hand out replies until the connection ends. What was too big is not sent again."""
+        socket.listen(self._take)
+        codes, reason = await socket.ended()
+        if TOO_BIG in codes:
+            problem = f"message too big: {reason}" if reason else "message too big"
+            self._fail_all(TransportError(problem, "see max_message_bytes, here and on the server"))
+
+    def _take(self, frame: bytes) -> None:
         try:
-            while True:
-                data = decode(await socket.recv(decode=False))
-                for message in data if isinstance(data, list) else (data,):
-                    self._deliver(message)
-        except ConnectionClosed as end:
-            if TOO_BIG in (end.rcvd and end.rcvd.code, end.sent and end.sent.code):
-                reason = (end.rcvd and end.rcvd.reason) or "a message is larger than its receiver takes"
-                self._fail_all(TransportError(reason, "see max_message_bytes, here and on the server"))
-        except ProtocolError as error:
-            log.warning("%s sent what cannot be read: %s", self.settings.address.ws, error.message)
-            socket.transport.abort()
+            data = decode(frame)
+            for message in data if isinstance(data, list) else (data,):
+                self._deliver(message)
+        except Exception as error:  # a peer may send anything
+            log.warning("%s sent what cannot be read: %s", self.settings.address.ws, describe(error))
+            self.resume()
 
     def _deliver(self, message: Any) -> None:
         if not isinstance(message, dict):
@@ -188,13 +190,15 @@ class Channel:
         """Leave the connection for a new one, to learn how far each session has come."""
         if self._socket is not None:
             self._socket.transport.abort()
+            self._socket = None
+            self._suspend()
 
     def _suspend(self) -> None:
         self._outbox.clear()
         for session in self._sessions.values():
             session.up = False
 
-    async def _regain(self) -> ClientConnection:
+    async def _regain(self) -> Socket:
         """Connect again and ask for all sessions again."""
         socket = await dial_extended(self.settings)
         self._socket = socket
@@ -214,7 +218,7 @@ class Channel:
             session.lose(error)
 
 
-async def dial_extended(settings: Settings) -> ClientConnection:
+async def dial_extended(settings: Settings) -> Socket:
     """A connection to a server that speaks the extension."""
     socket = await dial(settings)
     if socket.subprotocol is None:

@@ -7,11 +7,12 @@ import random
 import ssl
 from typing import NoReturn
 
-from websockets.asyncio.client import ClientConnection, connect
+from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus, WebSocketException
 from websockets.typing import Subprotocol
 
 from envweave.client.settings import Settings
+from envweave.client.socket import Socket
 from envweave.errors import EnvWeaveError, TransportError, UnauthorizedError, describe
 from envweave.wire.protocol import SUBPROTOCOL
 
@@ -22,7 +23,7 @@ CLOSE_TIMEOUT = 2.0
 """Seconds a peer has to agree to the end of a connection."""
 
 
-async def dial(settings: Settings, *, extended: bool = True) -> ClientConnection:
+async def dial(settings: Settings, *, extended: bool = True) -> Socket:
     """A connection to the server; its `subprotocol` is None if that is an OpenEnv server.
 
     What may pass is tried again for `connect_timeout_s`. Raises `UnauthorizedError`, else `TransportError`.
@@ -53,8 +54,8 @@ def pause_before(attempt: int) -> float:
     return min(FIRST_PAUSE * 2.0 ** min(attempt, 16), LONGEST_PAUSE) * random.uniform(0.5, 1.0)
 
 
-async def _connect(settings: Settings, extended: bool, timeout: float) -> ClientConnection:
-    return await connect(
+async def _connect(settings: Settings, extended: bool, timeout: float) -> Socket:
+    return await connect(  # type: ignore[return-value]
         settings.address.ws,
         subprotocols=[Subprotocol(SUBPROTOCOL)] if extended else None,
         additional_headers=settings.all_headers,
@@ -64,6 +65,7 @@ async def _connect(settings: Settings, extended: bool, timeout: float) -> Client
         ping_timeout=settings.ping_timeout_s,
         open_timeout=timeout,
         close_timeout=CLOSE_TIMEOUT,
+        create_connection=Socket,
     )
 
 

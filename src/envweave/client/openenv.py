@@ -10,11 +10,11 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed
 
 from envweave.client.dial import dial
 from envweave.client.settings import Settings, Wanted, sendable
+from envweave.client.socket import Socket
 from envweave.core.actions import ActionRule
 from envweave.core.async_local import AsyncLocalEnv
 from envweave.core.flows import Blueprint
@@ -39,9 +39,9 @@ ENDING_CODES = ("CAPACITY_REACHED", "FACTORY_ERROR", "SESSION_ERROR")
 class OpenEnvProxy:
     """Speaks OpenEnv's messages on one connection; `reset` makes a new one if it is gone."""
 
-    def __init__(self, settings: Settings, socket: ClientConnection) -> None:
+    def __init__(self, settings: Settings, socket: Socket) -> None:
         self._settings = settings
-        self._socket: ClientConnection | None = socket
+        self._socket: Socket | None = socket
         self._used = False
         """The connection has carried a message; one that has may have died since, unnoticed."""
 
@@ -118,7 +118,7 @@ class OpenEnvProxy:
             self._drop()
         raise fault_from_data(data)
 
-    def _open_socket(self) -> ClientConnection | None:
+    def _open_socket(self) -> Socket | None:
         """The connection, unless the loop it lived on has ended."""
         if self._socket is not None and self._socket.loop is not asyncio.get_running_loop():
             self._socket = None
@@ -130,7 +130,7 @@ class OpenEnvProxy:
             socket.transport.abort()
 
 
-async def _exchange(socket: ClientConnection, frame: bytes) -> bytes:
+async def _exchange(socket: Socket, frame: bytes) -> bytes:
     try:
         await socket.send(frame, text=True)
     except ConnectionClosed:
@@ -150,7 +150,7 @@ def _read(data: Any) -> StepResult[Any]:
     return result
 
 
-async def openenv_handle(settings: Settings, wanted: Wanted, socket: ClientConnection) -> AsyncLocalEnv:
+async def openenv_handle(settings: Settings, wanted: Wanted, socket: Socket) -> AsyncLocalEnv:
     """The handle on what is behind a connection that did not agree to the extension."""
     if wanted.arguments:
         await socket.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -64,6 +65,7 @@ class RemoteEnv(AsyncEnvHandle[Any]):
         self._episode_id: str | None = None
         self._lost = False
         self._closed = False
+        self._pid = os.getpid()
 
     @property
     def home(self) -> asyncio.AbstractEventLoop:
@@ -86,7 +88,11 @@ class RemoteEnv(AsyncEnvHandle[Any]):
         given = {"seed": seed, "options": options, "episode_id": episode_id, **own}
         data = sendable({key: value for key, value in given.items() if value is not None}, "reset")
         self._drop_unread()
-        result: ResetResult[Any] = await self._ask("reset", data, self._read_reset)
+        try:
+            result = await self._ask("reset", data, self._read_reset)
+        except SessionLostError as error:  # a reset needs nothing of the old session: once more, on a new one
+            self._owed += error.requests
+            result = await self._ask("reset", data, self._read_reset)
         self._episode_id = episode_id
         return result
 
@@ -129,7 +135,7 @@ class RemoteEnv(AsyncEnvHandle[Any]):
         return await self._at_home(self._receive)
 
     async def close(self) -> tuple[Request, ...]:
-        if self._closed:
+        if self._closed or self._pid != os.getpid():
             return ()
         self._closed = True
         return await self._at_home(self._close)
@@ -189,6 +195,8 @@ class RemoteEnv(AsyncEnvHandle[Any]):
     def _check_free(self) -> None:
         if self._closed:
             raise ClosedError(f"{self.id} is closed", "make a new one")
+        if self._pid != os.getpid():
+            raise ClosedError(f"{self.id} belongs to another process", "connect after the fork")
         if self._call is not None:
             call, _ = self._call
             hint = "one call at a time on one environment" if call.awaited else "env.last() gives its answer"

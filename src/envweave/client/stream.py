@@ -106,13 +106,17 @@ class StreamSession(Session):
         if not self.opening.answered:
             self._number = self.opened.last_id
             self.opening.answer(message.get("data"))
-        elif self.call is None:
-            self._number = self.opened.last_id  # less than ours if a call never arrived
-        else:
-            self._send_again(self.call)
+            return
+        call, reached = self.call, self.opened.last_id
+        if call is None or call.number > reached + 1:  # a call before it never arrived, so its number is free
+            self._number = reached
+        if call is not None:
+            self._send_again(call)
 
     def _send_again(self, call: Call) -> None:
         """After a new connection: the open call, and the others of its batch as soon as their sessions are up."""
+        if call.number > self._number:
+            self.enlist(call)
         batch = [(session, one) for session, one in call.companions if not one.answered]
         if not call.companions:
             again = self.message(call)

@@ -5,13 +5,18 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from enum import Enum
-from functools import cache
 from math import isfinite
 from typing import Any, TypeAlias
 
 from envweave.errors import NotJSONableError
 
 _DEEPEST = 64
+
+_LEAVES = frozenset({str, int, bool, type(None)})
+"""Exact types that are JSON as they are."""
+
+_DATACLASSES: dict[type, tuple[str, ...]] = {}
+"""The dataclasses met so far, with the names of their fields."""
 
 _Path: TypeAlias = "str | tuple[_Path, str]"
 """Where a value stands: written out only if it has to be named."""
@@ -28,15 +33,17 @@ def to_json(value: Any, *, where: str = "value") -> Any:
 
 def _walk(value: Any, path: _Path, depth: int) -> Any:
     cls = value.__class__
-    if cls is str or cls is int or cls is bool or value is None:
+    if cls in _LEAVES:
         return value
     if cls is dict and depth < _DEEPEST:
         found = {}
         for key, inner in value.items():
             if key.__class__ is not str:
                 key = _key(key, path)
-            found[key] = _walk(inner, (path, key), depth + 1)
+            found[key] = inner if inner.__class__ in _LEAVES else _walk(inner, (path, key), depth + 1)
         return found
+    if cls in _DATACLASSES and depth < _DEEPEST:
+        return _walk_fields(value, path, depth)
     if cls is float:
         return value if isfinite(value) else _refuse(f"is {value}", path, "JSON has finite numbers only: use None")
     return _walk_other(value, path, depth)
@@ -56,8 +63,7 @@ def _walk_other(value: Any, path: _Path, depth: int) -> Any:
         return _walk(dict(value), path, depth)
     if not isinstance(value, type):
         if dataclasses.is_dataclass(value):
-            names = _field_names(value.__class__)
-            return {name: _walk(getattr(value, name), (path, name), depth + 1) for name in names}
+            return _walk_fields(value, path, depth)
         if callable(getattr(value, "model_dump", None)):  # pydantic's models
             return _walk(value.model_dump(mode="json"), path, depth + 1)
         for method in ("tolist", "item"):  # arrays and scalars of numpy and torch
@@ -66,9 +72,16 @@ def _walk_other(value: Any, path: _Path, depth: int) -> Any:
     return _refuse(f"is a {type(value).__name__}, which has no JSON form", path, "use dicts, lists and text")
 
 
-@cache
-def _field_names(cls: type) -> tuple[str, ...]:
-    return tuple(field.name for field in dataclasses.fields(cls))
+def _walk_fields(value: Any, path: _Path, depth: int) -> dict[str, Any]:
+    cls = value.__class__
+    names = _DATACLASSES.get(cls)
+    if names is None:
+        names = _DATACLASSES[cls] = tuple(field.name for field in dataclasses.fields(cls))
+    found = {}
+    for name in names:
+        inner = getattr(value, name)
+        found[name] = inner if inner.__class__ in _LEAVES else _walk(inner, (path, name), depth + 1)
+    return found
 
 
 def _key(key: Any, path: _Path) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import typing
 from typing import Any, NamedTuple, TypeVar
 
@@ -16,10 +17,15 @@ class EnvTypes(NamedTuple):
 
 
 def types_of(env: Any) -> EnvTypes:
-    """Look at `action_type`/`observation_type`, then `Environment[Move, Position]`, then the hints of `step`."""
+    """Look at `action_type`/`observation_type`, then `Environment[Move, Position]`, then the hints of `step`.
+
+    OpenEnv's async environments have theirs at `step_async`.
+    """
     cls = env if isinstance(env, type) else type(env)
     by_base = _from_bases(cls)
-    by_hint = _from_hints(cls)
+    by_hint = _from_hints(getattr(cls, "step", None))
+    if by_hint == EnvTypes():
+        by_hint = _from_hints(getattr(cls, "step_async", None))
     action = getattr(env, "action_type", None) or by_base.action or by_hint.action
     observation = getattr(env, "observation_type", None) or by_base.observation or by_hint.observation
     return EnvTypes(action, observation)
@@ -35,8 +41,7 @@ def _from_bases(cls: type) -> EnvTypes:
     return EnvTypes()
 
 
-def _from_hints(cls: type) -> EnvTypes:
-    step = getattr(cls, "step", None)
+def _from_hints(step: Any) -> EnvTypes:
     try:
         hints = typing.get_type_hints(step, include_extras=True) if step is not None else {}
     except (NameError, TypeError, AttributeError):
@@ -44,8 +49,17 @@ def _from_hints(cls: type) -> EnvTypes:
     returned = hints.pop("return", None)
     if typing.get_origin(returned) in (StepResult, ResetResult):
         returned = typing.get_args(returned)[0]
-    action = next(iter(hints.values()), None)
+    action = hints.get(_first_parameter(step))
     return EnvTypes(_useful(action), _useful(returned) if typing.get_origin(returned) is not tuple else None)
+
+
+def _first_parameter(step: Any) -> str:
+    """What `step` calls its action; another parameter may be the first that has a hint."""
+    try:
+        names = inspect.signature(step).parameters
+    except (TypeError, ValueError):
+        return ""
+    return next((name for name in names if name != "self"), "")
 
 
 def _useful(type_: Any) -> Any:

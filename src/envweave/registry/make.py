@@ -7,6 +7,7 @@ from dataclasses import replace
 from operator import index
 from typing import Any
 
+from envweave.build import blueprint
 from envweave.core.flows import Blueprint
 from envweave.core.handle import EnvHandle
 from envweave.core.ids import EnvID
@@ -16,7 +17,6 @@ from envweave.core.start import start
 from envweave.core.suggest import nearest
 from envweave.errors import UnavailableError, UsageError
 from envweave.registry import resolvers
-from envweave.build import blueprint
 from envweave.registry.resolvers.local import LOCAL
 from envweave.vector.base import VectorEnv
 

@@ -25,15 +25,21 @@ def create_app(
     *,
     env_name: str | None = None,
     state_type: Any = None,
+    state_cls: Any = None,
+    max_concurrent_envs: int | None = None,
     **settings: Any,
 ) -> FastAPI:
     """Serve an environment: a class, a function that makes one, an instance or an `EnvSpec`.
 
     Types are read off the environment where they are not given. `settings` are those of
-    `envweave.server.settings.Settings`. An instance has one session at a time and is closed with the server.
+    `envweave.server.settings.Settings`; `max_concurrent_envs` and `state_cls` are OpenEnv's words for `max_sessions` and
+    `state_type`. An instance has one session at a time and is closed with the server.
     """
-    chosen = Settings(**settings)
-    sessions = Sessions(Offer.of(env, action_type, observation_type, state_type, env_name), chosen, Metrics())
+    if max_concurrent_envs is not None:
+        settings.setdefault("max_sessions", max_concurrent_envs)
+    chosen = Settings.chosen(settings)
+    offer = Offer.of(env, action_type, observation_type, state_type or state_cls, env_name)
+    sessions = Sessions(offer, chosen, Metrics())
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:

@@ -52,4 +52,6 @@ def configure(level: str, *, as_json: bool) -> None:
         logger = logging.getLogger(name)
         logger.handlers = [handler]
         logger.setLevel(level.upper())
+        if name == "uvicorn" and level.upper() == "INFO":
+            logger.setLevel("WARNING")  # it tells of every connection
         logger.propagate = False

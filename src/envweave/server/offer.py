@@ -43,7 +43,7 @@ class Offer:
         if not is_instance and not callable(env):
             raise UsageError(f"a {type(env).__name__} is not an environment", "pass a class, a function or an instance")
         factory = (lambda: env) if is_instance else env
-        called = name or getattr(type(env) if is_instance else env, "__name__", "environment")
+        called: str = name or getattr(type(env) if is_instance else env, "__name__", "environment")
         text = inspect.cleandoc((type(env) if is_instance else env).__doc__ or "").partition("\n")[0]
         types = {"action_type": action_type, "observation_type": observation_type}
         offer = cls(EnvSpec(id=called, factory=factory, description=text, **types), state_type)

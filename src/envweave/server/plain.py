@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from envweave.errors import CapacityError, EnvWeaveError, ProtocolError, SessionLostError, UsageError
+from envweave.server.express import TAKEN, Claim
 from envweave.server.host import Form, Reply, fault
-from envweave.server.reading import Disconnected, read_frame, read_opening
+from envweave.server.reading import Disconnected, quick_step, read_frame, read_opening
 from envweave.server.session import Session, give
 from envweave.server.sessions import Sessions
 
 if TYPE_CHECKING:
+    from envweave.server.sockets import LendingSocket
     from envweave.server.stream import Receive, Send
 
 FIELDS = {
@@ -29,10 +32,11 @@ FATAL = {"CAPACITY_REACHED", "FACTORY_ERROR", "SESSION_ERROR"}
 class PlainStream:
     """One connection of a client that speaks OpenEnv's protocol."""
 
-    def __init__(self, sessions: Sessions, receive: Receive, send: Send) -> None:
+    def __init__(self, sessions: Sessions, receive: Receive, send: Send, socket: LendingSocket | None) -> None:
         self._sessions = sessions
         self._receive = receive
         self._send = send
+        self._socket = socket
         self._loop = sessions.loop
         self._ended = False
 
@@ -47,8 +51,8 @@ class PlainStream:
             await self._send({"type": "websocket.close", "code": 1000})
             return
         try:
-            await self._serve(session)
-        except (Disconnected, OSError):
+            await self._serve(session, attached=asked is not None)
+        except Disconnected:
             pass
         finally:
             self._sessions.detach(session, self, resumable=asked is not None)
@@ -64,7 +68,8 @@ class PlainStream:
         self._sessions.attach(session, self)
         return session
 
-    async def _serve(self, session: Session) -> None:
+    async def _serve(self, session: Session, *, attached: bool) -> None:
+        """An attached session is not closed with its WebSocket: OpenEnv's tool clients do that over HTTP."""
         while not self._ended:
             message = await self._receive()
             try:
@@ -73,17 +78,36 @@ class PlainStream:
                 await self._reply(fault(error, openenv_code=_code(error)))
                 continue
             if kind == "close":
-                await self._sessions.close(session)
+                if not attached:
+                    await self._sessions.close(session)
                 await self._close()
                 return
             if kind == "mcp":
-                from envweave.server.mcp import answer  # few clients use it
+                from envweave.server import mcp  # few clients use it
 
-                await self._reply(Reply("mcp", await answer(self._sessions, data, session)))
+                await self._reply(Reply("mcp", await mcp.answer(self._sessions, data, session)))
                 continue
-            future = self._loop.create_future()
-            session.call(kind, data, Form.OPENENV, lambda reply, future=future: give(future, reply))  # type: ignore[misc]
-            await self._reply(await future)
+            answer = self._loop.create_future()
+            session.call(kind, data, Form.OPENENV, partial(give, answer))
+            await self._reply(await answer)
+            if self._socket is not None and session.is_quick and self._socket.lendable:
+                await self._lend(self._socket, session)
+
+    async def _lend(self, socket: LendingSocket, session: Session) -> None:
+        """Let the express serve this connection for as long as it sends quick steps."""
+        if not await socket.lend(self._sessions.express, partial(self._serve_step, session)):
+            answer = self._loop.create_future()
+            session.wait(partial(give, answer))
+            await self._reply(await answer)
+
+    @staticmethod
+    def _serve_step(session: Session, text: bytes, claim: Claim) -> bytes | None:
+        """In the express's thread."""
+        frame = quick_step(text)
+        if frame is None or frame.keys() != FIELDS["step"]:
+            return None
+        reply = session.step_here(frame["data"], Form.OPENENV, claim)
+        return None if reply is None else TAKEN if reply is session.taken else written(reply)
 
     def _read(self, message: Any) -> tuple[str, Any]:
         frame = read_frame(message, self._sessions.settings.max_message_bytes)
@@ -100,8 +124,7 @@ class PlainStream:
         return kind, frame.get("data", {})
 
     async def _reply(self, reply: Reply) -> None:
-        text = b'{"type":"%b","data":%b}' % (reply.type.encode(), reply.body)
-        await self._send({"type": "websocket.send", "text": text.decode()})
+        await self._send({"type": "websocket.send", "text": written(reply).decode()})
 
     async def _close(self) -> None:
         if not self._ended:
@@ -110,6 +133,8 @@ class PlainStream:
 
     def session_ended(self, session: Session, why: str) -> None:
         """The session was closed by the server: so is the connection, with the reason."""
+        if self._socket is not None:
+            self._socket.recall()
         if why != "closed" and not self._ended:
             asyncio.ensure_future(self._say_ended(session, why))
 
@@ -119,6 +144,10 @@ class PlainStream:
             await self._close()
         except Exception:  # the other side may be gone; there is nobody left to tell
             self._ended = True
+
+
+def written(reply: Reply) -> bytes:
+    return b'{"type":"%b","data":%b}' % (reply.type.encode(), reply.body)
 
 
 def _code(error: EnvWeaveError) -> str:

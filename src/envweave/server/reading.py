@@ -13,17 +13,31 @@ from envweave.wire.codec import decode
 class Disconnected(Exception):  # noqa: N818  (no error: everybody leaves some time)
     """The other side is gone."""
 
+    def __init__(self, code: int | None) -> None:
+        super().__init__(code)
+        self.for_good = code == 1000
+        """It said goodbye; a connection that broke may come back."""
+
 
 def read_frame(message: MutableMapping[str, Any], most: int) -> Any:
     """The data of a frame. Raises `ProtocolError`, or `Disconnected`."""
     if message["type"] == "websocket.disconnect":
-        raise Disconnected
+        raise Disconnected(message.get("code"))
     text = message.get("text")
     if text is None:
         raise ProtocolError("a binary frame", "send JSON as text")
     if len(text) > most:
         raise ProtocolError(f"a message of {len(text)} characters, the limit is {most}")
     return decode(text)
+
+
+def quick_step(text: bytes) -> dict[str, Any] | None:
+    """The message, if it is a step as most of them are; whatever else it may be is None."""
+    try:
+        frame = decode(text)
+    except ProtocolError:
+        return None
+    return frame if isinstance(frame, dict) and frame.get("type") == "step" else None
 
 
 def read_opening(data: Any, default_id: str) -> Opening:

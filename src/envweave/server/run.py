@@ -19,6 +19,7 @@ import uvicorn
 
 from envweave.errors import ProviderError
 from envweave.server.settings import Settings
+from envweave.server.sockets import LendingSocket
 
 
 def serve(app: Any, settings: Settings, host: str, port: int, ready: Callable[[str], None]) -> None:
@@ -35,7 +36,7 @@ def _config(app: Any, settings: Settings) -> uvicorn.Config:
         app,
         loop="uvloop" if sys.platform != "win32" else "asyncio",
         http="httptools",
-        ws="websockets-sansio",
+        ws=LendingSocket,
         ws_max_size=settings.max_frame_bytes,
         ws_per_message_deflate=False,
         ws_ping_interval=settings.ping_interval,

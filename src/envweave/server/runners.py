@@ -39,6 +39,10 @@ class Runner(ABC):
     def start(self, call: str, data: Any, form: Form, done: Done) -> None:
         """Run a call; `done` gets the reply, also that of a failure."""
 
+    def run_here(self, call: str, data: Any, form: Form) -> Reply:
+        """Run a call in the caller's thread. Only for a runner that is `quick`."""
+        raise NotImplementedError
+
     def admit(self, action: Any) -> EnvWeaveError | None:
         """Why a step with this action would be refused, if that can be told from here; it may be refused all the same."""
         return None
@@ -56,11 +60,12 @@ class ThreadRunner(Runner):
         self._host = host
 
     def start(self, call: str, data: Any, form: Form, done: Done) -> None:
-        self._threads.submit(partial(self._timed, call, data, form), partial(_deliver, done), quick=self.quick)
+        self._threads.submit(partial(self.run_here, call, data, form), partial(_deliver, done), quick=self.quick)
 
-    def _timed(self, call: str, data: Any, form: Form) -> Reply:
+    def run_here(self, call: str, data: Any, form: Form) -> Reply:
         began = time.perf_counter()
-        reply = run(self._host.handling(call, data, form))
+        host = self._host
+        reply = host.step(data, form) if call == "step" else run(host.handling(call, data, form))
         self.quick = time.perf_counter() - began < QUICK
         return reply
 

@@ -7,10 +7,11 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 from envweave.errors import BusyError, EnvError, EnvWeaveError, ProtocolError, ResetNeededError, SessionLostError
 from envweave.requests import EpisodeEnd
+from envweave.server.express import Claim
 from envweave.server.host import Form, Reply, fault
 from envweave.server.metrics import Metrics
 from envweave.server.runners import Runner
@@ -20,6 +21,9 @@ from envweave.wire.protocol import ERROR
 log = logging.getLogger(__name__)
 
 Receiver = Callable[[Reply], None]
+
+BRISK = 0.05
+"""Seconds; a client that steps more often is worth the short way."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +38,9 @@ class Opening:
 
 
 class Session:
-    """All methods are for the loop's thread. A receiver gets its reply on the loop, exactly once."""
+    """But for `step_here`, all methods are for the loop's thread. A receiver gets its reply on the loop, exactly once."""
+
+    taken: ClassVar[Reply] = Reply("taken", b"")
 
     def __init__(
         self,
@@ -66,6 +72,8 @@ class Session:
         self._episode: str | None = None
         self._call = ""
         self._turn = 0
+        self._pause = BRISK
+        """Seconds between the last two calls."""
         self._receivers: list[Receiver] = []
         self.touched = loop.time()
 
@@ -104,13 +112,52 @@ class Session:
         self._turn += 1
         self._last = None
         self._receivers = [receiver]
-        self.touched = self.began = self._loop.time()
+        now = self._loop.time()
+        self._pause, self.touched, self.began = now - self.touched, now, now
         if work is not None:
             self._loop.create_task(self._do(work))
         elif self._runner is not None:
             self._runner.start(name, data, form, partial(self._finish, self._turn))
         else:
             self._loop.create_task(self._start_anew(name, data, form))
+
+    @property
+    def is_quick(self) -> bool:
+        """Whether the next step is expected at once, and its answer too."""
+        expected = self._call == "step" and self._pause < BRISK and self.began is None and not self.closed
+        return expected and self._runner is not None and self._runner.quick
+
+    def step_here(self, action: Any, form: Form, claim: Claim, number: int | None = None) -> Reply | None:
+        """Run a step in the caller's thread, which is the express's. None if it is not to be run this way.
+
+        Where the loop takes the call over before it has ended, its reply goes to whoever waits for it there, and `taken` is
+        returned.
+        """
+        runner = self._runner
+        fits = number is None or number == self.last_id + 1
+        if runner is None or self.began is not None or not fits:
+            return None
+        self.touched = self.began = self._loop.time()
+        if self.closed:  # looked at last: whoever closes a session looks at `began` last
+            self.began = None
+            return None
+        if number is not None:
+            self.last_id = number
+        self._call = "step"
+        self._turn = turn = self._turn + 1
+        self._last = None
+        reply = runner.run_here("step", action, form)
+        if not claim():
+            self._loop.call_soon_threadsafe(self._finish, turn, reply)
+            return self.taken
+        self._settle(reply)
+        if self._receivers:
+            self._loop.call_soon_threadsafe(self._deliver, reply)
+        return reply
+
+    def wait(self, receiver: Receiver) -> None:
+        """Have the reply of the call that runs, or of the last one."""
+        self._again(receiver)
 
     def _again(self, receiver: Receiver) -> None:
         self.touched = self._loop.time()
@@ -156,17 +203,23 @@ class Session:
     def _finish(self, turn: int, answer: Reply | EnvWeaveError) -> None:
         if turn != self._turn or self.began is None:
             return  # the late answer of a call that was given up
-        if isinstance(answer, EnvWeaveError):
-            answer = self._lost(answer)
-        seconds, self.began = self._loop.time() - self.began, None
-        self._metrics.called(self._call, seconds, answer.code)
-        if self._call == "reset" and answer.type != ERROR:
+        reply = self._lost(answer) if isinstance(answer, EnvWeaveError) else answer
+        self._settle(reply)
+        self._deliver(reply)
+
+    def _settle(self, reply: Reply) -> None:
+        """The call has ended."""
+        self._metrics.called(self._call, self._loop.time() - (self.began or 0.0), reply.code)
+        if self._call == "reset" and reply.type != ERROR:
             self.episodes += 1
-        self._episode = answer.episode
-        self._last = answer
+        self._episode = reply.episode
+        self._last = reply
+        self.began = None
+
+    def _deliver(self, reply: Reply) -> None:
         receivers, self._receivers = self._receivers, []
         for receiver in receivers:
-            receiver(answer)
+            receiver(reply)
 
     def _lost(self, error: EnvWeaveError) -> Reply:
         """The environment is gone in the middle of a call: its episode ends without a score."""

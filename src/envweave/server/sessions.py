@@ -17,6 +17,7 @@ from envweave.core.async_local import AsyncLocalEnv
 from envweave.core.local import LocalEnv
 from envweave.core.start import is_async, started
 from envweave.errors import CapacityError, EnvError, EnvWeaveError, SessionLostError, UsageError
+from envweave.server.express import Express
 from envweave.server.host import Form, Host, Reply, fault
 from envweave.server.metrics import Metrics
 from envweave.server.offer import Offer, check_settings
@@ -49,8 +50,10 @@ class Sessions:
         self._default: asyncio.Task[Session] | None = None
         self._sweeper: asyncio.Task[None] | None = None
         self._closings: set[asyncio.Task[Any]] = set()
+        self._at_the_door: list[asyncio.Future[None]] = []
         self.loop: asyncio.AbstractEventLoop
         self.threads: Threads
+        self.express: Express
 
     def start(self) -> None:
         """Begin to work, on the running loop. A second call on the same loop is harmless."""
@@ -59,6 +62,7 @@ class Sessions:
             return
         self.loop = loop
         self.threads = Threads(loop, self.settings.max_threads)
+        self.express = Express(loop)
         self._sweeper = loop.create_task(self._sweep())
         self.metrics.gauges = {"sessions": lambda: len(self._open), "threads": lambda: self.threads.count}
 
@@ -72,6 +76,7 @@ class Sessions:
         if self._closings:
             await asyncio.wait(self._closings, timeout=self.settings.close_timeout + 1.0)
         await self._close_instance()
+        self.express.end()
         self.threads.end()
         self._sweeper = None
 
@@ -97,7 +102,12 @@ class Sessions:
     def count(self) -> int:
         return len(self._open) + self._building
 
-    def _take_room(self) -> None:
+    async def _take_room(self) -> None:
+        """Raises `CapacityError`. Whoever comes while another leaves waits until it has left."""
+        while self.count >= self.most and any(session.closed for session in self._open.values()):
+            left = self.loop.create_future()
+            self._at_the_door.append(left)
+            await left
         if self.count >= self.most:
             self.metrics.refused += 1
             message = f"server at capacity: {self.count}/{self.most} sessions active"
@@ -111,7 +121,7 @@ class Sessions:
         if opening.arguments and not (trusted or self.settings.allow_arguments):
             hint = "start the server with them, or with --allow-arguments"
             raise UsageError("this server takes no arguments for its environment from clients", hint)
-        self._take_room()
+        await self._take_room()
         shelf = SessionShelf(self._snapshots)
         try:
             runner = await self._built(opening, shelf, 0)
@@ -295,6 +305,9 @@ class Sessions:
             session.shelf.clear()
             self._open.pop(session.id, None)
             self.metrics.ended[why] += 1
+            for waiting in self._at_the_door:
+                give(waiting, None)
+            self._at_the_door.clear()
         if owner is not None:
             owner.session_ended(session, why)
         log.debug("session ended", extra={"session": session.id[:8], "env_id": session.env_id, "why": why})

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from typing import Any, Literal
 
+from envweave.core.suggest import nearest
 from envweave.errors import UsageError
 
 Isolation = Literal["thread", "process"]
@@ -39,6 +41,17 @@ class Settings:
     """Whether a client may pass arguments to the environment's factory."""
     debug: bool = False
     """Whether clients see tracebacks."""
+
+    @classmethod
+    def chosen(cls, given: Mapping[str, Any]) -> Settings:
+        """Raises `UsageError` for a setting that there is not."""
+        known = [field.name for field in fields(cls)]
+        for name in given:
+            if name not in known:
+                near = nearest(name, known)
+                hint = f"did you mean {near!r}?" if near else f"settings: {', '.join(known)}"
+                raise UsageError(f"there is no setting {name!r}", hint)
+        return cls(**given)
 
     def __post_init__(self) -> None:
         for name in ("max_sessions", "idle_timeout", "step_timeout"):

@@ -25,10 +25,11 @@ class Stream:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self._sessions.start()
         await receive()
+        socket = scope.get("extensions", {}).get("envweave")  # where uvicorn runs our own socket; see `sockets`
         if SUBPROTOCOL in scope.get("subprotocols", ()):
             await send({"type": "websocket.accept", "subprotocol": SUBPROTOCOL})
-            await WovenStream(self._sessions, receive, send).run()
+            await WovenStream(self._sessions, receive, send, socket).run()
         else:
             await send({"type": "websocket.accept"})
             asked = parse_qs(scope.get("query_string", b"").decode("latin-1")).get("session_id", [None])[0]
-            await PlainStream(self._sessions, receive, send).run(asked)
+            await PlainStream(self._sessions, receive, send, socket).run(asked)

@@ -168,12 +168,12 @@ class Threads:
         if self._ending:
             return False
         self._asleep.append(lock)
-        if self._jobs or self._ending:  # came in between
+        if self._jobs:  # came in between
             try:
                 self._asleep.remove(lock)
             except ValueError:  # somebody wakes this thread already
                 lock.acquire()
-            return not self._ending or bool(self._jobs)
+            return True
         if lock.acquire(timeout=self._retire_after):
             return True
         try:

@@ -7,14 +7,16 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from envweave.errors import BatchRefusedError, EnvWeaveError, ProtocolError, SessionLostError
+from envweave.server.express import TAKEN, Claim
 from envweave.server.host import Form, Reply, fault
-from envweave.server.reading import Disconnected, read_frame, read_opening
+from envweave.server.reading import Disconnected, quick_step, read_frame, read_opening
 from envweave.server.session import Session
 from envweave.server.sessions import Sessions
 from envweave.wire.codec import encode
 from envweave.wire.protocol import CALLS
 
 if TYPE_CHECKING:
+    from envweave.server.sockets import LendingSocket
     from envweave.server.stream import Receive, Send
 
 ORDINARY = frozenset(CALLS) - {"fork", "close"}
@@ -24,19 +26,22 @@ ORDINARY = frozenset(CALLS) - {"fork", "close"}
 class WovenStream:
     """One connection of a client that speaks the extension."""
 
-    def __init__(self, sessions: Sessions, receive: Receive, send: Send) -> None:
+    def __init__(self, sessions: Sessions, receive: Receive, send: Send, socket: LendingSocket | None) -> None:
         self._sessions = sessions
+        self._socket = socket
         self._receive = receive
         self._send = send
         self._loop = sessions.loop
         self._refs: dict[int, Session] = {}
         self._opening: set[asyncio.Task[None]] = set()
         self._outbox: list[bytes] = []
+        self._lent = False
         self._filled: asyncio.Future[None] = self._loop.create_future()
 
     async def run(self) -> None:
-        """Serve until one side leaves. The sessions wait for the client to come back."""
+        """Serve until one side leaves. The sessions wait for a client whose connection broke."""
         writer = self._loop.create_task(self._write())
+        resumable = True
         try:
             while True:
                 message = await self._receive()
@@ -44,14 +49,14 @@ class WovenStream:
                     self._take(read_frame(message, self._sessions.settings.max_message_bytes))
                 except ProtocolError as error:
                     self._put(None, None, fault(error))
-        except (Disconnected, OSError):
-            pass
+        except Disconnected as left:
+            resumable = not left.for_good
         finally:
             writer.cancel()
             for task in self._opening:
                 task.cancel()
             for session in self._refs.values():
-                self._sessions.detach(session, self, resumable=True)
+                self._sessions.detach(session, self, resumable=resumable)
 
     # In.
 
@@ -125,36 +130,35 @@ class WovenStream:
         """Steps of several sessions: all actions are looked at before any is used."""
         if not isinstance(messages, list) or not all(isinstance(m, dict) and m.get("type") == "step" for m in messages):
             raise ProtocolError("the data of a batch is not a list of steps")
-        steps, refused = [], False
-        for message in messages:
+        problems = [self._problem(message) for message in messages]
+        refused = any(problem is not None for problem in problems)
+        other = BatchRefusedError("another action of the same batch was refused", "nothing has changed")
+        for message, problem in zip(messages, problems, strict=True):
             ref, number = message.get("ref", 0), message.get("id")
-            try:
-                session = self._session(ref, number)
-                runner = session.runner
-                new = number == session.last_id + 1 and session.began is None and runner is not None
-                problem = runner.admit(message.get("data")) if new else None  # type: ignore[union-attr]
-            except EnvWeaveError as error:
-                session, problem = None, error  # type: ignore[assignment]
-            refused = refused or problem is not None
-            steps.append((ref, number, session, message.get("data"), problem))
-        for ref, number, session, action, problem in steps:
-            if not refused:
-                session.call("step", action, Form.EXTENDED, partial(self._put, ref, number), number)
+            receiver = partial(self._put, ref, number)
+            if refused:
+                receiver(fault(problem or other))
             else:
-                other = BatchRefusedError("another action of the same batch was refused", "nothing has changed")
-                self._put(ref, number, fault(problem or other))
+                self._refs[ref].call("step", message.get("data"), Form.EXTENDED, receiver, number)
+
+    def _problem(self, message: dict[str, Any]) -> EnvWeaveError | None:
+        """Why a step of a batch cannot be run; one that has run already is no problem."""
+        number = message.get("id")
+        try:
+            session = self._session(message.get("ref", 0), number)
+        except ProtocolError as error:
+            return error
+        is_new = number == session.last_id + 1 and session.began is None
+        return session.runner.admit(message.get("data")) if is_new and session.runner is not None else None
 
     # Out.
 
     def _put(self, ref: Any, number: Any, reply: Reply) -> None:
-        head = b'{"type":"%b"' % reply.type.encode()
-        if ref.__class__ is int:
-            head += b',"ref":%d' % ref
-        if number.__class__ is int:
-            head += b',"id":%d' % number
-        self._outbox.append(head + b',"data":%b}' % reply.body)
+        self._outbox.append(written(ref, number, reply))
         if not self._filled.done():
             self._filled.set_result(None)
+        if self._lent and self._socket is not None:
+            self._socket.recall()
 
     async def _write(self) -> None:
         """Send what there is, all of it in one frame."""
@@ -167,6 +171,29 @@ class WovenStream:
                 await self._send({"type": "websocket.send", "text": text.decode()})
             except Exception:  # the connection is gone, in whatever way this server says so; `run` sees it too
                 return
+            if self._socket is not None and len(self._refs) == 1 and not self._outbox:
+                await self._lend(self._socket, *next(iter(self._refs.items())))
+
+    async def _lend(self, socket: LendingSocket, ref: int, session: Session) -> None:
+        """Let the express serve a connection with one session, for as long as it sends quick steps."""
+        if not (session.is_quick and socket.lendable):
+            return
+        self._lent = True
+        try:
+            hung = not await socket.lend(self._sessions.express, partial(self._serve_step, ref, session))
+        finally:
+            self._lent = False
+        if hung:
+            session.wait(partial(self._put, ref, session.last_id))
+
+    @staticmethod
+    def _serve_step(ref: int, session: Session, text: bytes, claim: Claim) -> bytes | None:
+        """In the express's thread."""
+        frame = quick_step(text)
+        if frame is None or frame.get("ref", 0) != ref or frame.get("id").__class__ is not int or "data" not in frame:
+            return None
+        reply = session.step_here(frame["data"], Form.EXTENDED, claim, frame["id"])
+        return None if reply is None else TAKEN if reply is session.taken else written(ref, frame["id"], reply)
 
     def session_ended(self, session: Session, why: str) -> None:
         """The session was closed by the server."""
@@ -177,7 +204,19 @@ class WovenStream:
         self._tell(session, SessionLostError(f"the session of {session.env_id} was resumed elsewhere"), True)
 
     def _tell(self, session: Session, error: SessionLostError, aloud: bool) -> None:
+        if self._socket is not None:
+            self._socket.recall()
         for ref in [ref for ref, known in self._refs.items() if known is session]:
             del self._refs[ref]
             if aloud:
                 self._put(ref, None, fault(error))
+
+
+def written(ref: Any, number: Any, reply: Reply) -> bytes:
+    """The reply as a message; what has no meaning as a ref or number is left out."""
+    head = b'{"type":"%b"' % reply.type.encode()
+    if ref.__class__ is int:
+        head += b',"ref":%d' % ref
+    if number.__class__ is int:
+        head += b',"id":%d' % number
+    return head + b',"data":%b}' % reply.body

@@ -26,8 +26,8 @@ def decode(text: str | bytes) -> Any:
         raise ProtocolError(f"invalid JSON: {error}") from None
     except RecursionError:
         raise ProtocolError(f"JSON is nested deeper than {DEEPEST} levels") from None
-    brackets = ("[", "{") if isinstance(text, str) else (b"[", b"{")
-    if sum(text.count(bracket) for bracket in brackets) > DEEPEST and _too_deep(data):  # type: ignore[arg-type]
+    brackets = text.count("[") + text.count("{") if isinstance(text, str) else text.count(b"[") + text.count(b"{")
+    if brackets > DEEPEST and _too_deep(data):
         raise ProtocolError(f"JSON is nested deeper than {DEEPEST} levels")
     return data
 

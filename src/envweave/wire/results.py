@@ -33,9 +33,10 @@ def result_to_data(
             data["truncated"] = to_json(result.truncated, where="truncated")
     if result.info:
         data["info"] = to_json(result.info, where="info")
-    if told is None or result.requests != told:
-        data["requests"] = to_json(result.requests, where="requests")
-    if pending is not None and pending != open_requests(result.requests):
+    requests = result.requests
+    if requests is not told and requests != told:
+        data["requests"] = to_json(requests, where="requests")
+    if pending is not None and pending is not requests and pending != open_requests(requests):
         data["pending"] = to_json(pending, where="pending")
     return data
 
@@ -43,22 +44,21 @@ def result_to_data(
 def openenv_data(result: Result) -> dict[str, Any]:
     """OpenEnv's form: `done` and `reward` stand beside the observation, not in it."""
     observation = to_json(result.observation, where="observation")
-    reward = to_json(result.reward, where="reward")
-    data: dict[str, Any] = {"observation": observation, "reward": reward, "done": result.done}
-    if isinstance(observation, dict):
-        if isinstance(result, ResetResult):
+    data: dict[str, Any] = {
+        "observation": observation,
+        "reward": to_json(result.reward, where="reward"),
+        "done": result.done,
+    }
+    if observation.__class__ is dict:
+        if result.__class__ is ResetResult:
             data["reward"] = observation.get("reward")
-        if not _by_agent(result):
+        if result.terminated.__class__ is bool:  # with several agents these keys would be agents
             observation.pop("reward", None)
             observation.pop("done", None)
         metadata = observation.get("metadata")
         if metadata:
             data["metadata"] = metadata
     return data
-
-
-def _by_agent(result: Result) -> bool:
-    return isinstance(result.terminated, Mapping)
 
 
 def step_from_data(data: Any, told: tuple[Request, ...] = ()) -> StepResult[Any]:

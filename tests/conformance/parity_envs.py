@@ -83,6 +83,8 @@ class Desk:
             self._broken[orders["break"]] = orders.get("how", "plain")
         if "return" in orders:
             return odd_return(orders["return"])
+        if "nest" in orders:
+            return ew.StepResult(nested(orders["nest"]))
         reason = orders.get("end")
         requests = requests_of(orders)
         if reason not in (None, "terminated", "truncated"):
@@ -126,11 +128,18 @@ def requests_of(orders: dict[str, Any]) -> list[ew.Request]:
     requests: list[ew.Request] = []
     for number, name in enumerate(orders.get("log", ())):
         requests.append(ew.LogEvent(name=name, payload={"number": number, "deep": {"list": [1, None, "x"]}}))
-    for ask in orders.get("ask", ()):
-        requests.append(ew.ToolCall(**ask))
+    requests.extend(ew.ToolCall(**ask) for ask in orders.get("ask", ()))
     if "need" in orders:
         requests.append(ew.NeedAction(**orders["need"]))
     return requests
+
+
+def nested(levels: int) -> Any:
+    """So many levels of lists and dicts in one another."""
+    value: Any = "core"
+    for level in range(levels):
+        value = [value] if level % 2 else {"in": value}
+    return value
 
 
 class Colour(Enum):
@@ -268,7 +277,7 @@ class Tide(ew.AsyncEnvironment[Wave, Level]):
         self._level = 0.0
         self._random = Random(0)
 
-    def transform(self, observation: Level) -> Level:  # type: ignore[override]
+    def transform(self, observation: Level) -> Level:
         return observation.model_copy(update={"reward": None if observation.level > 50 else observation.level / 2})
 
     async def reset(self, *, seed: int | None = None, episode_id: str | None = None) -> Level:
@@ -303,21 +312,14 @@ class Tide(ew.AsyncEnvironment[Wave, Level]):
         await asyncio.sleep(0)
 
 
-def cartpole() -> Any:
-    """Gymnasium's own."""
-    import gymnasium
-
-    return gymnasium.make("CartPole-v1")
-
-
 def spaces() -> Any:
     """A Gymnasium environment with a space of each kind, and arrays in all of them."""
     import gymnasium
     import numpy as np
     from gymnasium import spaces as gym
 
-    class Spaces(gymnasium.Env):  # type: ignore[misc, type-arg]
-        metadata = {"render_modes": ["rgb_array"]}
+    class Spaces(gymnasium.Env):
+        metadata = {"render_modes": ["rgb_array"]}  # noqa: RUF012
         action_space = gym.Dict(
             {
                 "turn": gym.Discrete(3, start=-1),
@@ -329,17 +331,17 @@ def spaces() -> Any:
         )
         observation_space = gym.Box(-np.inf, np.inf, (2, 2), np.float32)
 
-        def reset(self, *, seed=None, options=None):  # type: ignore[no-untyped-def]
+        def reset(self, *, seed=None, options=None):
             super().reset(seed=seed)
             self._at = self.np_random.normal(size=(2, 2)).astype(np.float32)
             return self._at, {"options": options, "count": np.int64(3)}
 
-        def step(self, action):  # type: ignore[no-untyped-def]
+        def step(self, action):
             self._at = self._at + np.float32(action["turn"]) + action["push"]
             seen = {"action": action, "dtype": str(action["push"].dtype)}
             return self._at, np.float32(self._at.sum()), bool(action["flags"].all()), np.bool_(False), seen
 
-        def render(self):  # type: ignore[no-untyped-def]
+        def render(self):
             return np.zeros((2, 2, 3), np.uint8)
 
     return Spaces()
@@ -351,22 +353,22 @@ def market() -> Any:
     from gymnasium import spaces as gym
     from pettingzoo import ParallelEnv
 
-    class Market(ParallelEnv):  # type: ignore[misc, type-arg]
-        metadata = {"name": "market"}
-        possible_agents = ["buyer", "seller", "thief"]
+    class Market(ParallelEnv):
+        metadata = {"name": "market"}  # noqa: RUF012
+        possible_agents = ("buyer", "seller", "thief")
 
-        def observation_space(self, agent):  # type: ignore[no-untyped-def]
+        def observation_space(self, agent):
             return gym.Box(0, 100, (2,), np.int64)
 
-        def action_space(self, agent):  # type: ignore[no-untyped-def]
+        def action_space(self, agent):
             return gym.Discrete(4 if agent == "thief" else 3)
 
-        def reset(self, seed=None, options=None):  # type: ignore[no-untyped-def]
+        def reset(self, seed=None, options=None):
             self.agents = list(self.possible_agents)
             self._price = np.random.default_rng(seed).integers(1, 50)
             return self._seen(), {agent: {} for agent in self.agents}
 
-        def step(self, actions):  # type: ignore[no-untyped-def]
+        def step(self, actions):
             self._price += sum(actions.values())
             caught = actions.get("thief") == 3
             over = bool(self._price > 60)
@@ -377,10 +379,10 @@ def market() -> Any:
             self.agents = [agent for agent in self.agents if not terminated[agent]]
             return seen, reward, terminated, truncated, infos
 
-        def _seen(self):  # type: ignore[no-untyped-def]
+        def _seen(self):
             return {agent: np.array([self._price, number]) for number, agent in enumerate(self.agents)}
 
-        def render(self):  # type: ignore[no-untyped-def]
+        def render(self):
             return f"price {self._price}"
 
     return Market()
@@ -392,20 +394,20 @@ def turns() -> Any:
     from gymnasium import spaces as gym
     from pettingzoo import AECEnv
 
-    class Turns(AECEnv):  # type: ignore[misc, type-arg]
-        metadata = {"name": "turns"}
-        possible_agents = ["first", "second"]
+    class Turns(AECEnv):
+        metadata = {"name": "turns"}  # noqa: RUF012
+        possible_agents = ("first", "second")
 
-        def observation_space(self, agent):  # type: ignore[no-untyped-def]
+        def observation_space(self, agent):
             return gym.Dict({"count": gym.Discrete(20), "mask": gym.Box(0, 1, (3,), np.int8)})
 
-        def action_space(self, agent):  # type: ignore[no-untyped-def]
+        def action_space(self, agent):
             return gym.Discrete(3)
 
-        def observe(self, agent):  # type: ignore[no-untyped-def]
+        def observe(self, agent):
             return {"count": self._count, "mask": np.ones(3, np.int8)}
 
-        def reset(self, seed=None, options=None):  # type: ignore[no-untyped-def]
+        def reset(self, seed=None, options=None):
             self._count = 0 if seed is None else seed % 3
             self.agents = list(self.possible_agents)
             self.rewards = dict.fromkeys(self.agents, 0.0)
@@ -415,7 +417,7 @@ def turns() -> Any:
             self.infos = {agent: {} for agent in self.agents}
             self.agent_selection = "first"
 
-        def step(self, action):  # type: ignore[no-untyped-def]
+        def step(self, action):
             agent = self.agent_selection
             if self.terminations[agent]:
                 self._was_dead_step(action)

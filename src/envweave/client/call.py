@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from envweave.errors import BusyError, EnvWeaveError, WaitTimeoutError
@@ -12,7 +12,7 @@ from envweave.errors import BusyError, EnvWeaveError, WaitTimeoutError
 class Call:
     """Outlives whoever waits for it: a wait that times out or is cancelled loses nothing, wait again."""
 
-    __slots__ = ("_data", "_error", "_waiter", "answered", "companions", "data", "kind", "number")
+    __slots__ = ("_data", "_error", "_waiter", "answered", "companions", "data", "kind", "number", "then")
 
     def __init__(self, kind: str, data: Any = None) -> None:
         self.kind = kind
@@ -21,6 +21,8 @@ class Call:
         """Given by the session it is sent on."""
         self.companions: Sequence[tuple[Any, Call]] = ()
         """The sessions and calls of its batch, this one included: sent together, and together again if need be."""
+        self.then: Callable[[Call], None] | None = None
+        """Called with the answer, for callers that do not wait."""
         self.answered = False
         self._data: Any = None
         self._error: EnvWeaveError | None = None
@@ -43,6 +45,8 @@ class Call:
         waiter = self._waiter
         if waiter is not None and not waiter.done():
             waiter.set_result(None)
+        if self.then is not None:
+            self.then(self)
 
     async def wait(self, timeout: float | None) -> None:
         """Return when the answer is there. Raises `WaitTimeoutError`."""

@@ -82,6 +82,8 @@ class StreamSession(Session):
             if message.get("type") == ERROR:
                 self._refused(call, fault_from_data(message.get("data")))
             else:
+                if call.kind == "close":
+                    self.lost = SessionLostError(f"the session of {self.opened.env_id} is closed")
                 call.answer(message.get("data"))
 
     def _refused(self, call: Call, fault: EnvWeaveError) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from uuid import uuid4
 
 from envweave.client.env_client import EnvClient
 from envweave.core.environment import Environment
@@ -28,23 +27,17 @@ class EchoObservation(Observation):
 class EchoEnvironment(Environment[EchoAction, EchoObservation]):
     """Gives each message back, with a tenth of its length as the reward. It never ends."""
 
-    def __init__(self) -> None:
-        self._state = State()
+    _steps = 0
 
-    def reset(self, *, episode_id: str | None = None) -> EchoObservation:  # type: ignore[override]  # no chance, no seed
-        self._state = State(episode_id=episode_id or str(uuid4()))
+    def reset(self) -> EchoObservation:  # type: ignore[override]  # no chance, no seed
+        self._steps = 0
         return EchoObservation("Echo environment ready!", 0, reward=0.0)
 
     def step(self, action: EchoAction) -> EchoObservation:
-        self._state.step_count += 1
-        message, step = action.message, self._state.step_count
-        return EchoObservation(
-            message, len(message), reward=len(message) / 10, metadata={"original_message": message, "step": step}
-        )
-
-    @property
-    def state(self) -> State:
-        return self._state
+        self._steps += 1
+        message = action.message
+        said = {"original_message": message, "step": self._steps}
+        return EchoObservation(message, len(message), reward=len(message) / 10, metadata=said)
 
 
 class EchoEnv(EnvClient[EchoAction, EchoObservation, State]):

@@ -32,8 +32,8 @@ def create_app(
     """Serve an environment: a class, a function that makes one, an instance or an `EnvSpec`.
 
     Types are read off the environment where they are not given. `settings` are those of
-    `envweave.server.settings.Settings`; `max_concurrent_envs` and `state_cls` are OpenEnv's words for `max_sessions` and
-    `state_type`. An instance has one session at a time and is closed with the server.
+    `envweave.server.settings.Settings`; `max_concurrent_envs` and `state_cls` are OpenEnv's words for `max_sessions`
+    and `state_type`. An instance has one session at a time and is closed with the server.
     """
     if max_concurrent_envs is not None:
         settings.setdefault("max_sessions", max_concurrent_envs)
@@ -42,7 +42,7 @@ def create_app(
     sessions = Sessions(offer, chosen, Metrics())
 
     @asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         sessions.start()
         yield
         await sessions.stop()

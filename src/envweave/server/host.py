@@ -101,7 +101,7 @@ class Host:
         referee = self.flows.referee
         return referee.episode_id if referee.phase in (RUNNING, WAITING, BUSY) else None
 
-    def admit(self, action: Any) -> EnvWeaveError | None:
+    def refusal(self, action: Any) -> EnvWeaveError | None:
         """Why a step with this action would be refused, or None."""
         try:
             self.flows.referee.admit(action)
@@ -130,6 +130,13 @@ class Host:
         return self._written(
             self.flows.checked((yield from self.flows.responding(request_id, data.get("value")))), form
         )
+
+    def _admit(self, data: Any, form: Form) -> Flow[tuple[str, bytes]]:
+        refusal = self.refusal(data)
+        if refusal is not None:
+            raise refusal
+        return "admitted", b"null"
+        yield  # a flow that calls nothing
 
     def _state(self, data: Any, form: Form) -> Flow[tuple[str, bytes]]:
         return "state", encode(to_json((yield from self.flows.stating()), where="state"))
@@ -196,6 +203,7 @@ def _written_ends(requests: tuple[Request, ...]) -> Any:
 _CALLS: dict[str, Callable[[Host, Any, Form], Flow[tuple[str, bytes]]]] = {
     "reset": Host._reset,
     "step": Host._step,
+    "admit": Host._admit,
     "respond": Host._respond,
     "state": Host._state,
     "render": Host._render,

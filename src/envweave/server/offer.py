@@ -78,9 +78,9 @@ class Offer:
         return self.instance is None and bool(getattr(self._sample, "SUPPORTS_CONCURRENT_SESSIONS", True))
 
     @property
-    def single_thread(self) -> bool:
-        """OpenEnv's way to say that all calls must come from one thread."""
-        return bool(getattr(self._sample, "REQUIRES_SINGLE_THREAD_EXECUTOR", False))
+    def single_thread(self) -> bool | None:
+        """OpenEnv's way to say that all calls must come from one thread. None if no environment was seen yet."""
+        return None if self._sample is None else bool(getattr(self._sample, "REQUIRES_SINGLE_THREAD_EXECUTOR", False))
 
     def action_schema(self) -> dict[str, Any] | None:
         """As a handle's `action_schema()` gives it: None if the environment takes anything."""

@@ -22,9 +22,12 @@ from envweave.server.threads import Threads
 from envweave.server.worker import Question, Recipe, main, read_answer, to_bytes
 from envweave.wire.codec import decode, encode
 from envweave.wire.faults import fault_from_data
+from envweave.wire.protocol import ERROR
 
 Done = Callable[[Reply | EnvWeaveError], None]
 """Gets the reply, or why there is none and never will be: the environment is lost."""
+
+Admitted = Callable[[EnvWeaveError | None], None]
 
 QUICK = 0.001
 """Seconds; an environment that answered faster is expected to do so again."""
@@ -43,9 +46,9 @@ class Runner(ABC):
         """Run a call in the caller's thread. Only for a runner that is `quick`."""
         raise NotImplementedError
 
-    def admit(self, action: Any) -> EnvWeaveError | None:
-        """Why a step with this action would be refused, if that can be told from here; it may be refused all the same."""
-        return None
+    @abstractmethod
+    def admit(self, action: Any, done: Admitted) -> None:
+        """Tell why a step with this action would be refused, or None; at once where that can be seen from here."""
 
     @abstractmethod
     def abandon(self) -> None:
@@ -53,27 +56,33 @@ class Runner(ABC):
 
 
 class ThreadRunner(Runner):
-    """On the pool of threads."""
+    """On the pool of threads, or on one thread that nothing else runs on."""
 
-    def __init__(self, threads: Threads, host: Host) -> None:
+    def __init__(self, threads: Threads, host: Host, *, alone: bool = False) -> None:
+        """`alone` says that the threads are this runner's own: they end with its environment."""
         self._threads = threads
         self._host = host
+        self._alone = alone
 
     def start(self, call: str, data: Any, form: Form, done: Done) -> None:
         self._threads.submit(partial(self.run_here, call, data, form), partial(_deliver, done), quick=self.quick)
+        if self._alone and call == "close":
+            self._threads.end()
 
     def run_here(self, call: str, data: Any, form: Form) -> Reply:
         began = time.perf_counter()
         host = self._host
         reply = host.step(data, form) if call == "step" else run(host.handling(call, data, form))
-        self.quick = time.perf_counter() - began < QUICK
+        self.quick = time.perf_counter() - began < QUICK and not self._alone
         return reply
 
-    def admit(self, action: Any) -> EnvWeaveError | None:
-        return self._host.admit(action)
+    def admit(self, action: Any, done: Admitted) -> None:
+        done(self._host.refusal(action))
 
     def abandon(self) -> None:
         """A thread cannot be stopped: it goes on alone until its call returns."""
+        if self._alone:
+            self._threads.end()
 
 
 class LoopRunner(Runner):
@@ -88,8 +97,8 @@ class LoopRunner(Runner):
         self._task = self._loop.create_task(run_async(self._host.handling(call, data, form)))
         self._task.add_done_callback(lambda task: _deliver(done, _outcome(task)))
 
-    def admit(self, action: Any) -> EnvWeaveError | None:
-        return self._host.admit(action)
+    def admit(self, action: Any, done: Admitted) -> None:
+        done(self._host.refusal(action))
 
     def abandon(self) -> None:
         if self._task is not None:
@@ -120,6 +129,15 @@ class ProcessRunner(Runner):
 
     def start(self, call: str, data: Any, form: Form, done: Done) -> None:
         self._threads.submit(partial(self._ask, call, data, form), partial(_deliver, done))
+
+    def admit(self, action: Any, done: Admitted) -> None:
+        """Asked of the process. One that is lost refuses nothing: the step will tell."""
+
+        def told(reply: Reply | EnvWeaveError) -> None:
+            refused = isinstance(reply, Reply) and reply.type == ERROR
+            done(fault_from_data(decode(reply.body)) if refused else None)  # type: ignore[union-attr]
+
+        self.start("admit", action, Form.EXTENDED, told)
 
     def _ask(self, call: str, data: Any, form: Form) -> Reply:
         snapshot = self._shelf.get(data.get("snapshot")) if call == "restore" and isinstance(data, dict) else b""

@@ -219,15 +219,22 @@ class Sessions:
             _check_travels(recipe)
             return await self._in_time(threads.run(partial(ProcessRunner, threads, recipe, shelf)))  # type: ignore[no-any-return]
         plan = self.offer.plan(opening.arguments, autoreset=opening.autoreset, **limits)
-        if self.offer.single_thread:
+        if self.offer.single_thread is not False:  # a function does not tell before it has made one
             threads = Threads(self.loop, 1, retire_after=threading.TIMEOUT_MAX)
-        env = await self._in_time(threads.run(plan.build))
-        self.offer.learn(env)
+        alone = False
+        try:
+            env = await self._in_time(threads.run(plan.build))
+            self.offer.learn(env)
+            alone = bool(self.offer.single_thread)
+        finally:
+            if threads is not self.threads and not alone:
+                threads.end()
+                threads = self.threads
         kind = AsyncLocalEnv if is_async(env) else LocalEnv
         flows = started(opening.env_id, lambda: kind(plan, opening.env_id, env))
         flows.referee.episode_number = episodes
         host = Host(flows, shelf, owned=self.offer.instance is None, debug=self.settings.debug)
-        return LoopRunner(self.loop, host) if kind is AsyncLocalEnv else ThreadRunner(threads, host)
+        return LoopRunner(self.loop, host) if kind is AsyncLocalEnv else ThreadRunner(threads, host, alone=alone)
 
     async def _in_time(self, building: Awaitable[Any]) -> Any:
         try:

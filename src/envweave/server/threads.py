@@ -168,7 +168,7 @@ class Threads:
         if self._ending:
             return False
         self._asleep.append(lock)
-        if self._jobs:  # came in between
+        if self._jobs or self._ending:  # came in between
             try:
                 self._asleep.remove(lock)
             except ValueError:  # somebody wakes this thread already

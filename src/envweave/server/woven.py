@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -130,26 +131,41 @@ class WovenStream:
         """Steps of several sessions: all actions are looked at before any is used."""
         if not isinstance(messages, list) or not all(isinstance(m, dict) and m.get("type") == "step" for m in messages):
             raise ProtocolError("the data of a batch is not a list of steps")
-        problems = [self._problem(message) for message in messages]
-        refused = any(problem is not None for problem in problems)
-        other = BatchRefusedError("another action of the same batch was refused", "nothing has changed")
-        for message, problem in zip(messages, problems, strict=True):
-            ref, number = message.get("ref", 0), message.get("id")
-            receiver = partial(self._put, ref, number)
-            if refused:
-                receiver(fault(problem or other))
-            else:
-                self._refs[ref].call("step", message.get("data"), Form.EXTENDED, receiver, number)
+        problems: dict[int, EnvWeaveError | None] = {}
 
-    def _problem(self, message: dict[str, Any]) -> EnvWeaveError | None:
-        """Why a step of a batch cannot be run; one that has run already is no problem."""
+        def told(row: int, problem: EnvWeaveError | None) -> None:
+            problems[row] = problem
+            if len(problems) == len(messages):
+                self._run_batch(messages, problems)
+
+        for row, message in enumerate(messages):
+            self._admit(message, partial(told, row))
+
+    def _admit(self, message: dict[str, Any], told: Callable[[EnvWeaveError | None], None]) -> None:
+        """Find out whether a step of a batch can be run; one that has run already is no problem."""
         number = message.get("id")
         try:
             session = self._session(message.get("ref", 0), number)
         except ProtocolError as error:
-            return error
+            told(error)
+            return
         is_new = number == session.last_id + 1 and session.began is None
-        return session.runner.admit(message.get("data")) if is_new and session.runner is not None else None
+        if is_new and session.runner is not None:
+            session.runner.admit(message.get("data"), told)
+        else:
+            told(None)
+
+    def _run_batch(self, messages: list[dict[str, Any]], problems: dict[int, EnvWeaveError | None]) -> None:
+        refused = any(problem is not None for problem in problems.values())
+        other = BatchRefusedError("another action of the same batch was refused", "nothing has changed")
+        for row, message in enumerate(messages):
+            ref, number = message.get("ref", 0), message.get("id")
+            receiver = partial(self._put, ref, number)
+            session = self._refs.get(ref)
+            if refused or session is None:
+                receiver(fault(problems[row] or other))
+            else:
+                session.call("step", message.get("data"), Form.EXTENDED, receiver, number)
 
     # Out.
 

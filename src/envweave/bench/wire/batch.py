@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import closing
 from importlib.util import find_spec
 
 import msgspec
@@ -14,6 +15,7 @@ from envweave.bench.wire.driven import MESSAGE
 from envweave.bench.wire.duel import WARM, Slice, duel
 from envweave.bench.wire.links import TIMEOUT, WebSocket
 from envweave.bench.wire.servers import Pair, Server
+from envweave.bench.wire.steps import sessions
 from envweave.wire.protocol import RESULT, SUBPROTOCOL
 
 SESSIONS = 256
@@ -117,17 +119,26 @@ class Woven:
 
 
 async def batches(pair: Pair, rounds: int) -> list[Figure]:
+    """Against the same sessions on the same connection, and against as many connections."""
     woven = await Woven.open(pair.ours, count=SESSIONS)
-    try:
-        found = await duel(woven.batch, woven.single, rounds=rounds)
-    finally:
-        await woven.close()
-    figures = [found.figure(f"batch of {SESSIONS} steps / single messages, raw client", at_least=WANTED)]
+    with closing(await sessions(pair.ours, SESSIONS)) as apart:
+        try:
+            same = await duel(woven.batch, woven.single, rounds=rounds)
+            others = await duel(woven.batch, apart, rounds=rounds)
+        finally:
+            await woven.close()
+    figures = [
+        same.figure(f"batch of {SESSIONS} steps / single messages, raw client", at_least=WANTED),
+        others.figure(f"batch of {SESSIONS} steps / {SESSIONS} connections, raw client"),
+    ]
     if find_spec("envweave.client.vector") is not None:
-        async with (
-            Client(pair.ours, VECTOR, count=SESSIONS) as vector,
-            Client(pair.ours, OURS, count=SESSIONS) as single,
-        ):
-            found = await duel(vector, single, rounds=rounds)
-        figures.append(found.figure(f"make_vector(url, {SESSIONS}) / {SESSIONS} EnvClients", at_least=WANTED))
+        figures.append(await _vector(pair, rounds))
     return figures
+
+
+async def _vector(pair: Pair, rounds: int) -> Figure:
+    async with Client(pair.ours, VECTOR) as vector, Client(pair.ours, OURS) as single:
+        await vector.open(SESSIONS)
+        await single.open(SESSIONS)
+        found = await duel(vector, single, rounds=rounds)
+    return found.figure(f"make_vector(url, {SESSIONS}) / {SESSIONS} EnvClients", at_least=WANTED)

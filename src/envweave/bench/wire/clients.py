@@ -19,12 +19,11 @@ WANTED = {1: 2.0, 64: 3.0}
 
 
 class Client:
-    """A client process with its sessions on a server: a contender. Use it in an `async with`."""
+    """A client process with its sessions on a server: a contender. Use it in an `async with`; open, run, close, open …"""
 
-    def __init__(self, server: Server, program: tuple[str, ...], *, count: int) -> None:
+    def __init__(self, server: Server, program: tuple[str, ...]) -> None:
         self._server = server
         self._program = program
-        self._count = count
         self._process: asyncio.subprocess.Process
 
     async def __aenter__(self) -> Self:
@@ -34,7 +33,6 @@ class Client:
         )
         try:
             await self._read()
-            await self._tell(f"open {self._server.url} {self._count}")
         except BaseException:
             self._process.kill()
             raise
@@ -45,12 +43,16 @@ class Client:
         steps, passed = await self._tell(f"run {seconds}")
         return Slice(steps, passed, self._server.cpu_seconds() - cpu)
 
+    async def open(self, count: int) -> None:
+        """Open so many sessions, and reset them."""
+        await self._tell(f"open {self._server.url} {count}")
+
+    async def close(self) -> None:
+        await self._tell("close")
+
     async def __aexit__(self, *_: object) -> None:
-        try:
-            await self._tell("close")
-        finally:
-            self._process.kill()
-            await self._process.wait()
+        self._process.kill()
+        await self._process.wait()
 
     async def _tell(self, command: str) -> Any:
         assert self._process.stdin is not None
@@ -68,12 +70,13 @@ class Client:
 async def own_clients(pair: Pair, rounds: int) -> list[Figure]:
     """OpenEnv's `GenericEnvClient` against its server, our `EnvClient` against ours; both with `await`."""
     figures = []
-    for count, wanted in WANTED.items():
-        async with (
-            Client(pair.ours, OURS, count=count) as ours,
-            Client(pair.theirs, OPENENV, count=count) as theirs,
-        ):
+    async with Client(pair.ours, OURS) as ours, Client(pair.theirs, OPENENV) as theirs:
+        for count, wanted in WANTED.items():
+            await ours.open(count)
+            await theirs.open(count)
             found = await duel(ours, theirs, rounds=rounds)
-        what = f"own clients, {count} session{'s' if count > 1 else ''} / OpenEnv's"
-        figures.append(found.figure(what, at_least=wanted))
+            await ours.close()
+            await theirs.close()
+            what = f"own clients, {count} session{'s' if count > 1 else ''} / OpenEnv's"
+            figures.append(found.figure(what, at_least=wanted))
     return figures

@@ -9,14 +9,12 @@ from statistics import median
 
 from envweave.bench.figure import Figure
 from envweave.bench.wire import sleepers
-from envweave.bench.wire.links import WebSocket
+from envweave.bench.wire.links import WebSocket, opened
 from envweave.bench.wire.servers import Pair, Server, envweave_server, pair
 from envweave.bench.wire.steps import RESET, STEP
 
 CLOSE = WebSocket.framed(b'{"type":"close"}')
 OPENED_IN_A_ROUND = 20
-AT_ONCE = 50
-"""Connections that are opened side by side."""
 
 
 async def opening(pair: Pair, rounds: int) -> list[Figure]:
@@ -83,17 +81,14 @@ async def _waiting(server: Server, count: int) -> dict[str, float]:
 
 async def _opened(server: Server, count: int, *messages: bytes) -> list[WebSocket]:
     """Sessions that were sent these messages, and answered."""
-    links: list[WebSocket] = []
-    while len(links) < count:
-        links += await asyncio.gather(*(_used(server, messages) for _ in range(min(AT_ONCE, count - len(links)))))
-    return links
 
+    async def one() -> WebSocket:
+        link = await WebSocket().open(server.port)
+        for message in messages:
+            await link.ask(message)
+        return link
 
-async def _used(server: Server, messages: Sequence[bytes]) -> WebSocket:
-    link = await WebSocket().open(server.port)
-    for message in messages:
-        await link.ask(message)
-    return link
+    return await opened(count, one)
 
 
 async def slow_steps(count: int = 2000) -> list[Figure]:

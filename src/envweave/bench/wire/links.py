@@ -6,13 +6,25 @@ import asyncio
 import base64
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import Any, Self, cast
+from collections.abc import Awaitable, Callable
+from typing import Any, Self, TypeVar, cast
 
 from envweave.bench.wire.servers import HOST
 
 TIMEOUT = 30.0
 """Seconds that any single answer may take."""
+AT_ONCE = 32
+"""Connections that are opened side by side."""
+
+T = TypeVar("T")
+
+
+async def opened(count: int, open_one: Callable[[], Awaitable[T]]) -> list[T]:
+    """So many of a kind, a few at a time: no server has to fear for its backlog."""
+    found: list[T] = []
+    while len(found) < count:
+        found += await asyncio.gather(*(open_one() for _ in range(min(AT_ONCE, count - len(found)))))
+    return found
 
 
 class Link(asyncio.Protocol, ABC):

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import AsyncExitStack
+from contextlib import closing
 
 import msgspec
 
 from envweave.bench.figure import Figure
 from envweave.bench.wire.driven import MESSAGE
 from envweave.bench.wire.duel import Crowd, Stepper, duel
-from envweave.bench.wire.links import HTTP, WebSocket
+from envweave.bench.wire.links import HTTP, WebSocket, opened
 from envweave.bench.wire.servers import Pair, Server
 
 RESET = WebSocket.framed(b'{"type":"reset","data":{}}')
 STEP = WebSocket.framed(b'{"type":"step","data":{"message":"%b"}}' % MESSAGE.encode())
+ACTION = b'{"action":{"message":"%b"}}' % MESSAGE.encode()
 ECHO = b'"echoed_message":"%b"' % MESSAGE.encode()
 
 WANTED = {1: 2.0, 64: 3.0, 256: 4.0}
@@ -25,12 +26,11 @@ async def over_websocket(pair: Pair, rounds: int) -> list[Figure]:
     """One session for each connection, in OpenEnv's protocol."""
     figures = []
     for count, wanted in WANTED.items():
-        async with AsyncExitStack() as stack:
-            crowds = []
-            for server in (pair.ours, pair.theirs):
-                crowds.append(crowd := Crowd(server, [await _session(server) for _ in range(count)]))
-                stack.callback(crowd.close)
-            found = await duel(*crowds, rounds=rounds)
+        with (
+            closing(await sessions(pair.ours, count)) as ours,
+            closing(await sessions(pair.theirs, count)) as theirs,
+        ):
+            found = await duel(ours, theirs, rounds=rounds)
         figures.append(found.figure(f"WebSocket, {_sessions(count)} / OpenEnv", at_least=wanted))
     return figures
 
@@ -39,39 +39,42 @@ async def over_http(pair: Pair, rounds: int) -> list[Figure]:
     """Connections that are kept alive. OpenEnv's steps begin anew each time; ours go on in a session."""
     figures = []
     for count in (1, 16):
-        async with AsyncExitStack() as stack:
-            body = b'{"action":{"message":"%b"}}' % MESSAGE.encode()
-            theirs = Crowd(pair.theirs, await _http(pair.theirs, [HTTP.framed(body, "/step")] * count))
-            stack.callback(theirs.close)
-            ours = Crowd(pair.ours, await _http(pair.ours, await _own_requests(pair.ours, body, count)))
-            stack.callback(ours.close)
+        with (
+            closing(await _requesters(pair.ours, await _own_requests(pair.ours, count))) as ours,
+            closing(await _requesters(pair.theirs, [HTTP.framed(ACTION, "/step")] * count)) as theirs,
+        ):
             found = await duel(ours, theirs, rounds=rounds)
         what = f"HTTP step, {count} connection{'s' if count > 1 else ''} / OpenEnv"
         figures.append(found.figure(what, at_least=3))
     return figures
 
 
-async def _session(server: Server) -> Stepper:
-    link = await WebSocket().open(server.port)
-    await link.ask(RESET)
-    return Stepper(link, STEP, ECHO)
+async def sessions(server: Server, count: int) -> Crowd:
+    """Sessions in OpenEnv's protocol, each on a connection of its own."""
+
+    async def one() -> Stepper:
+        link = await WebSocket().open(server.port)
+        await link.ask(RESET)
+        return Stepper(link, STEP, ECHO)
+
+    return Crowd(server, await opened(count, one))
 
 
-async def _http(server: Server, requests: Sequence[bytes]) -> list[Stepper]:
-    return [Stepper(await HTTP().open(server.port), request, ECHO) for request in requests]
+async def _requesters(server: Server, requests: Sequence[bytes]) -> Crowd:
+    return Crowd(server, [Stepper(await HTTP().open(server.port), request, ECHO) for request in requests])
 
 
-async def _own_requests(server: Server, body: bytes, count: int) -> list[bytes]:
+async def _own_requests(server: Server, count: int) -> list[bytes]:
     """One request for each connection: the default session alone, or a session each."""
     link = await HTTP().open(server.port)
     requests = []
     for _ in range(count):
         headers = {}
         if count > 1:
-            opened = msgspec.json.decode(await link.ask(HTTP.framed(b"{}", "/sessions")))
-            headers = {"X_Envweave_Session": opened["session_id"]}
+            session = msgspec.json.decode(await link.ask(HTTP.framed(b"{}", "/sessions")))
+            headers = {"X_Envweave_Session": session["session_id"]}
         await link.ask(HTTP.framed(b"{}", "/reset", **headers))
-        requests.append(HTTP.framed(body, "/step", **headers))
+        requests.append(HTTP.framed(ACTION, "/step", **headers))
     link.abort()
     return requests
 

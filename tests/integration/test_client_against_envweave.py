@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import envweave as ew
-from envweave.client import EnvClient, HTTPEnvClient, connect
+from envweave.client import EnvClient, HTTPEnvClient, connect, connect_vector
 from envweave.errors import (
     BusyError,
     CapacityError,
@@ -531,3 +531,168 @@ def test_several_agents_are_typed_one_by_one():
         process.kill()
         process.wait()
         process.stdout.close()
+
+
+@pytest.fixture
+def vector(url):
+    made = []
+
+    def make(num_envs=3, address=url, **options):
+        made.append(connect_vector(address, num_envs, **options))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+def test_a_vector_steps_many_sessions_over_one_connection(network, vector):
+    vec = vector(3, network.url)
+    assert vec.ids == ["walker#0", "walker#1", "walker#2"]
+    obs, info = vec.reset(seed=7, start=0)
+    assert (obs, [one["seed"] for one in info]) == ([0, 0, 0], [7, 8, 9])
+    batch = vec.step([1, 2, 3])
+    obs, reward, terminated, truncated, _ = batch
+    assert (obs, reward, terminated, truncated) == ([1, 2, 3], [1.0, 2.0, 3.0], [False] * 3, [False] * 3)
+    assert (batch.ids, batch.incarnations, batch.steps) == ([0, 1, 2], [0, 0, 0], [1, 1, 1])
+    assert [request.env_id for requests in batch.requests for request in requests] == vec.ids
+    assert vec.step({2: 1, 0: 1}).obs == [4, 2]
+    assert vec.reset(ids=[1], start=0).obs == [0]
+    assert vec.step([0, 0, 0]).steps == [3, 1, 3]
+    assert network.connections == 1
+
+
+def test_a_refused_action_is_named_and_nothing_has_changed(vector):
+    vec = vector(3)
+    vec.reset()
+    for _ in range(2):
+        with pytest.raises(InvalidActionError, match=r"environment 2: .*does not fit"):
+            vec.step([1, 1, [1]])
+        with pytest.raises(InvalidActionError, match="environment 0: "):
+            vec.step([{1}, 1, 1])
+    assert vec.in_flight == []
+    assert vec.step([0, 0, 0]).obs == [0, 0, 0]
+    vec.send([[1], 1], [0, 1])
+    with pytest.raises(InvalidActionError, match="environment 0: "):
+        vec.recv(min_ready=2, timeout=10)
+    with pytest.raises(UsageError, match="environment 0: reset has no option 'strat'"):
+        vec.reset(strat=1)
+    assert vec.step([1, 1, 1]).obs == [1, 1, 1]
+
+
+def test_a_finished_environment_must_be_reset(vector):
+    vec = vector(3)
+    with pytest.raises(ResetNeededError, match=r"environment 0: .*not reset yet"):
+        vec.step([1, 1, 1])
+    vec.reset()
+    assert vec.step([1, 5, 1]).done == [False, True, False]
+    with pytest.raises(ResetNeededError, match="environment 1") as caught:
+        vec.step([1, 1, 1])
+    assert "ids=[1]" in caught.value.hint
+    vec.reset(ids=[1])
+    assert vec.step([1, 1, 1]).obs == [2, 1, 2]
+
+
+def test_one_failure_costs_one_row_and_its_session_is_replaced(vector):
+    vec = vector(3)
+    vec.reset()
+    batch = vec.step([1, "raise", 1])
+    assert (batch.obs, batch.reward, batch.done) == ([1, 0, 1], [1.0, None, 1.0], [False, True, False])
+    assert [r.reason for r in batch.requests[1] if r.kind == "episode_end"] == ["infra_error"]
+    assert list(batch.failures) == [1]
+    with pytest.raises(ResetNeededError):
+        vec.step([1, 1, 1])
+    assert vec.reset(ids=[1]).incarnations == [1]
+    assert vec.step([1, 1, 1]).obs == [2, 1, 2]
+    refused = vec.step([0, "refuse", 0])
+    assert (refused.reward, refused.done) == ([0.0, None, 0.0], [False] * 3)
+    assert refused.failures[1]["code"] == "usage.invalid_action"
+    assert kinds(refused.requests[1]) == ["need_action"]
+
+
+def test_autoreset_in_a_vector_goes_on_after_ends_and_failures(vector):
+    vec = vector(2, autoreset=True)
+    vec.reset()
+    batch = vec.step([5, "raise"])
+    assert (batch.obs, batch.reward, batch.done) == ([5, 0], [5.0, None], [True, True])
+    for requests in batch.requests:
+        assert kinds(requests) == ["episode_end", "autoreset_ready", "need_action"]
+    after = vec.step([1, 1])
+    assert (after.obs, after.steps, after.incarnations) == ([1, 1], [1, 1], [0, 1])
+
+
+def test_rows_come_as_they_are_ready(vector):
+    vec = vector(3)
+    vec.reset()
+    vec.send(["sleep 0.5", 1, 1])
+    first = vec.recv(min_ready=2, timeout=10)
+    assert (sorted(first.ids), vec.in_flight) == ([1, 2], [0])
+    assert len(vec.recv(timeout=0)) == 0
+    with pytest.raises(BusyError):
+        vec.step([1, 1, 1])
+    vec.send_reset([1], start=3)
+    both = vec.recv(min_ready=2, timeout=10)
+    assert dict(zip(both.ids, both.obs, strict=True)) == {0: 1, 1: 3}
+    vec.step_async([0, 0, "sleep 0.3"])
+    with pytest.raises(WaitTimeoutError):
+        vec.step_wait(timeout=0.1)
+    assert vec.step_wait(timeout=10).obs == [1, 3, 2]
+
+
+def test_a_tool_call_of_a_vector_is_answered(vector):
+    vec = vector(2)
+    vec.reset()
+    calls = [requests[0] for requests in vec.step(["search a", "search b"]).requests]
+    with pytest.raises(UsageError, match="environment 0: tool call") as caught:
+        vec.step([0, 0])
+    assert "vector.respond(0, " in caught.value.hint
+    assert vec.respond(0, calls[0].request_id, "found").obs == ["found"]
+    vec.send_response(1, calls[1].request_id, "later")
+    assert vec.recv(timeout=10).obs == ["later"]
+    with pytest.raises(UsageError):
+        vec.respond(0, "nobody", 1)
+
+
+def test_a_connection_that_drops_costs_a_vector_nothing(network, vector):
+    vec = vector(8, network.url)
+    vec.reset()
+    runs = vec.step([0] * 8).info[0]["runs"]
+    later(0.1, network.cut)
+    later(0.2, network.cut)
+    batch = vec.step(["sleep 0.4"] + [1] * 7, timeout=20)
+    assert batch.obs == [1] * 8
+    assert max(info["runs"] for info in batch.info) <= runs + 8 + 1 + 8
+    network.cut()
+    assert vec.step([1] * 8, timeout=20).obs == [2] * 8
+
+
+def test_sessions_that_are_lost_cost_their_rows_and_come_back_with_a_reset():
+    first, second = Server(), Server()
+    network = Network(first.url)
+    with connect_vector(network.url, 3, connect_timeout_s=20) as vec:
+        vec.reset()
+        network._target = second.url.removeprefix("http://").split(":")
+        first.stop()
+        batch = vec.step([1, 1, 1], timeout=30)
+        assert (batch.reward, batch.done) == ([None] * 3, [True] * 3)
+        assert [requests[0].reason for requests in batch.requests] == ["infra_error"] * 3
+        assert vec.reset().incarnations == [1, 1, 1]
+        assert vec.step([1, 1, 1]).obs == [1, 1, 1]
+    second.stop()
+    network.close()
+
+
+def test_closing_a_vector_closes_its_sessions_on_the_server():
+    with running(max_sessions=4) as server:
+        for _ in range(2):
+            vec = connect_vector(server.url, 4)
+            vec.reset()
+            vec.send([1, "sleep 0.2", 1, 1])
+            assert vec.close() == []
+            assert vec.close() == []
+            for call in (vec.reset, vec.recv, lambda vec=vec: vec.step([1] * 4)):
+                with pytest.raises(ClosedError):
+                    call()
+        with pytest.raises(CapacityError):
+            connect_vector(server.url, 5)
+        connect_vector(server.url, 4).close()

@@ -13,7 +13,7 @@ import pydantic
 import pytest
 
 import envweave as ew
-from envweave.client import EnvClient, HTTPEnvClient, connect
+from envweave.client import EnvClient, HTTPEnvClient, connect, connect_vector
 from envweave.errors import (
     CapacityError,
     ClosedError,
@@ -371,3 +371,13 @@ def test_what_an_openenv_server_cannot_do_is_refused(url):
     with pytest.raises(UnsupportedError, match="EnvClient") as caught, HTTPEnvClient(url):
         pass
     assert "WebSocket" in caught.value.hint
+
+
+def test_many_environments_of_an_openenv_server_are_a_vector(url):
+    with connect_vector(url, 4, autoreset=True) as vec:
+        assert [obs["echoed_message"] for obs in vec.reset().obs] == ["ready"] * 4
+        batch = vec.step([{"message": "a"}, {"message": "stop"}, {"message": "boom"}, {"message": "d"}])
+        assert batch.reward == [0.1, 0.4, None, 0.1]
+        assert batch.done == [False, True, True, False]
+        assert kinds(batch.requests[1]) == kinds(batch.requests[2]) == ["episode_end", "autoreset_ready", "need_action"]
+        assert vec.step([{"message": "x"}] * 4).steps == [2, 1, 1, 2]

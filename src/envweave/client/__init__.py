@@ -1,5 +1,5 @@
 """Environments on a server. Importing this is cheap: what talks is loaded with the first connection."""
 
-from envweave.client.env_client import EnvClient, HTTPEnvClient, connect
+from envweave.client.env_client import EnvClient, HTTPEnvClient, connect, connect_vector
 
-__all__ = ["EnvClient", "HTTPEnvClient", "connect"]
+__all__ = ["EnvClient", "HTTPEnvClient", "connect", "connect_vector"]

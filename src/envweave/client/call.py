@@ -12,13 +12,15 @@ from envweave.errors import BusyError, EnvWeaveError, WaitTimeoutError
 class Call:
     """Outlives whoever waits for it: a wait that times out or is cancelled loses nothing, wait again."""
 
-    __slots__ = ("_data", "_error", "_waiter", "answered", "companions", "data", "kind", "number", "then")
+    __slots__ = ("_data", "_error", "_waiter", "answered", "companions", "data", "kind", "number", "repeated", "then")
 
     def __init__(self, kind: str, data: Any = None) -> None:
         self.kind = kind
         self.data = data
         self.number = 0
         """Given by the session it is sent on."""
+        self.repeated = False
+        """The server did not understand it, and it was sent once more."""
         self.companions: Sequence[tuple[Any, Call]] = ()
         """The sessions and calls of its batch, this one included: sent together, and together again if need be."""
         self.then: Callable[[Call], None] | None = None

@@ -18,6 +18,7 @@ from envweave.core.handle import AsyncEnvHandle, EnvHandle
 from envweave.core.lookup import load
 from envweave.requests import Request
 from envweave.results import ResetResult, StepResult
+from envweave.vector.base import VectorEnv
 
 if TYPE_CHECKING:
     from envweave.client.face import ClientFace
@@ -256,3 +257,28 @@ def connect(url: str, *, token: str | None = None, **options: Any) -> EnvHandle[
     """A handle on the environment at a URL, `http(s)://` or `ws(s)://`, connected now; options are `EnvClient`'s."""
     client: EnvClient[Any, Any, Any] = EnvClient(url, token=token, **options)
     return client.connect()
+
+
+def connect_vector(
+    url: str,
+    num_envs: int,
+    *,
+    token: str | None = None,
+    headers: Mapping[str, str] | None = None,
+    connect_timeout_s: float = 10.0,
+    max_message_bytes: int = 100 * 1024 * 1024,
+    arguments: Mapping[str, Any] | None = None,
+    autoreset: bool = False,
+    deadline: float | None = None,
+    max_episode_steps: int | None = None,
+) -> VectorEnv:
+    """`num_envs` environments on the server at a URL. One of ours has them all on a single connection."""
+    settings = Settings(
+        address=Address.parse(url),
+        token=token,
+        headers=dict(headers or {}),
+        connect_timeout_s=connect_timeout_s,
+        max_message_bytes=max_message_bytes,
+    )
+    wanted = Wanted(arguments=arguments, autoreset=autoreset, deadline=deadline, max_episode_steps=max_episode_steps)
+    return load("envweave.client.vector:open_vector", extra="client")(settings, wanted, num_envs)  # type: ignore[no-any-return]

@@ -18,6 +18,7 @@ from envweave.client.socket import Socket
 from envweave.core.actions import ActionRule
 from envweave.core.async_local import AsyncLocalEnv
 from envweave.core.flows import Blueprint
+from envweave.core.loop import BACKGROUND
 from envweave.core.referee import Referee
 from envweave.errors import (
     EnvWeaveError,
@@ -152,19 +153,27 @@ def _read(data: Any) -> StepResult[Any]:
 
 async def openenv_handle(settings: Settings, wanted: Wanted, socket: Socket) -> AsyncLocalEnv:
     """The handle on what is behind a connection that did not agree to the extension."""
-    if wanted.arguments:
+    try:
+        plan = await openenv_plan(settings, wanted)
+    except BaseException:
         await socket.close()
+        raise
+    return AsyncLocalEnv(plan, wanted.env_id or settings.address.name, OpenEnvProxy(settings, socket))
+
+
+async def openenv_plan(settings: Settings, wanted: Wanted) -> Blueprint:
+    """How to make such environments, each with a connection of its own."""
+    if wanted.arguments:
         raise UnsupportedError(f"{settings.address.http} is an OpenEnv server: it takes no arguments", "leave them out")
     rule = ActionRule(_plain_action, await _action_schema(settings))
+
+    def build() -> OpenEnvProxy:
+        return OpenEnvProxy(settings, BACKGROUND.run(dial(settings, extended=False)))
 
     def rules(_: Any, id: str) -> Referee:
         return Referee(id, rule, deadline=wanted.deadline, max_episode_steps=wanted.max_episode_steps)
 
-    def build() -> Any:
-        raise UnsupportedError("an OpenEnv server cannot fork an episode")
-
-    blueprint = Blueprint(build, rules, wanted.autoreset)
-    return AsyncLocalEnv(blueprint, wanted.env_id or settings.address.name, OpenEnvProxy(settings, socket))
+    return Blueprint(build, rules, wanted.autoreset)
 
 
 def _plain_action(action: Any) -> Any:

@@ -45,8 +45,9 @@ def action_writer(type_: Any) -> Callable[[Any], Any]:
         check = rule_for_type(type_).check
 
     def write(action: Any) -> Any:
-        data = sendable(check(action), "action", InvalidActionError)
-        if isinstance(data, dict) and not isinstance(action, Mapping) and data.get("metadata") == {}:
+        checked = check(action)
+        data = sendable(checked, "action", InvalidActionError)
+        if isinstance(data, dict) and not isinstance(checked, Mapping) and data.get("metadata") == {}:
             del data["metadata"]  # a server whose actions have no metadata must not see an empty one
         return data
 

@@ -46,10 +46,14 @@ class Wanted:
     autoreset: bool = False
     deadline: float | None = None
     max_episode_steps: int | None = None
+    episodes: int = 0
+    """How many episodes went before under the same name, so that the server counts on."""
 
     def to_data(self, *, schema: bool = True) -> dict[str, Any]:
         """The `data` of an `open` message."""
         data: dict[str, Any] = {"autoreset": True} if self.autoreset else {}
+        if self.episodes:
+            data["episodes"] = self.episodes
         for name in ("env_id", "deadline", "max_episode_steps"):
             value = getattr(self, name)
             if value is not None:

@@ -54,7 +54,8 @@ class RemoteSlot:
         self._autoreset = autoreset
         self._broken = False
         """A session that failed is not trusted again: another takes its place before the next reset."""
-        self._begun = False
+        self._episodes = 0
+        self._episode_id: str | None = None
         self._last_obs: Any = None
         self._told: tuple[Request, ...] = ()
         self._pending: tuple[Request, ...] = ()
@@ -79,7 +80,7 @@ class RemoteSlot:
         if self._pending:
             waiting = next(request.request_id for request in self._pending if isinstance(request, ToolCall))
             raise UsageError(f"tool call {waiting!r} is waiting for its reply", f"env.respond({waiting!r}, value)")
-        state = f"the episode of {self.id} is over" if self._begun else f"{self.id} was not reset yet"
+        state = f"the episode of {self.id} is over" if self._episodes else f"{self.id} was not reset yet"
         raise ResetNeededError(state, "call env.reset()")
 
     def admit_reset(self, arguments: dict[str, Any]) -> None:
@@ -123,6 +124,7 @@ class RemoteSlot:
         for request in result.requests:
             if isinstance(request, AutoresetReady):
                 self.step_count, self._last_obs = 0, request.initial_obs
+                self._episodes, self._episode_id = self._episodes + 1, request.episode_id
                 return
         self.recovering = self._broken = self._autoreset
 
@@ -150,7 +152,8 @@ class RemoteSlot:
         """What the environment had still to say; a session that is lost says nothing, so its end is said here."""
         if error.requests or not self._pending:
             return error.requests
-        return (EpisodeEnd(env_id=self.id, reason="infra_error", final_info={"error": error.to_data()}),)
+        info = {"error": error.to_data()}
+        return (EpisodeEnd(env_id=self.id, reason="infra_error", final_info=info, episode_id=self._episode_id),)
 
     # Beginning again.
 
@@ -165,7 +168,9 @@ class RemoteSlot:
             if not isinstance(result.reward, float):
                 result.info = {"error": reset.info["error"], **result.info}
             return result
-        ready = AutoresetReady(env_id=self.id, initial_obs=reset.observation, initial_info=reset.info)
+        ready = AutoresetReady(
+            env_id=self.id, initial_obs=reset.observation, initial_info=reset.info, episode_id=self._episode_id
+        )
         result.requests = (*result.requests, ready, *reset.requests)
         return result
 
@@ -175,10 +180,12 @@ class RemoteSlot:
     async def reset_row(self, data: dict[str, Any]) -> ResetResult[Any]:
         """Try, and try again in a new session. Raises `UsageError` if the server does not take the arguments."""
         owed: tuple[Request, ...] = ()
+        name = f"{self.id}/{self._episodes + 1}"
         for attempt in range(RESET_ATTEMPTS):
             try:
                 if self._broken:
                     owed += await self._rebuild()
+                    data = {"episode_id": name, **data}
                 result = reset_from_data(answer := await self._ask("reset", data), self._told)
             except UsageError:
                 raise
@@ -190,7 +197,8 @@ class RemoteSlot:
             else:
                 self._note(answer, result.requests)
                 self._last_obs, self.step_count = result.observation, 0
-                self._begun, self.recovering = True, False
+                self._episodes, self._episode_id = self._episodes + 1, data.get("episode_id", name)
+                self.recovering = False
                 result.requests = (*owed, *result.requests)
                 return result
         return self._no_reset(failure, owed)
@@ -203,7 +211,7 @@ class RemoteSlot:
     async def _rebuild(self) -> tuple[Request, ...]:
         """A new session in place of the old; gives the ends that the old one still owes."""
         owed = await self.close()
-        self.session = await self.session.renew()
+        self.session = await self.session.renew(episodes=self._episodes)
         self._told, self._broken = (), False
         self.incarnation += 1
         return owed

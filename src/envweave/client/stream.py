@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from envweave.client.call import Call
@@ -51,8 +52,8 @@ class StreamSession(Session):
     async def move(self) -> None:
         await self._channel.move()
 
-    async def renew(self) -> StreamSession:
-        session = await self._channel.open(self._wanted)
+    async def renew(self, *, episodes: int = 0) -> StreamSession:
+        session = await self._channel.open(replace(self._wanted, episodes=episodes))
         await self._channel.forget(self)
         return session
 
@@ -87,10 +88,14 @@ class StreamSession(Session):
                 call.answer(message.get("data"))
 
     def _refused(self, call: Call, fault: EnvWeaveError) -> None:
+        if isinstance(fault, ProtocolError) and not call.repeated:
+            # Perhaps the two sides do not agree on its number. The server says how far it has come when the session is
+            # opened again, and the call, which was not run, is sent under the right one.
+            call.repeated, self.call = True, call
+            self._channel.resume()
+            return
         if isinstance(fault, SessionLostError):
             self.lost = fault
-        if isinstance(fault, ProtocolError):
-            self._channel.resume()  # was the number used? The server says so when the session is opened again
         call.fail(fault)
 
     def _greeted(self, message: dict[str, Any]) -> None:

@@ -13,9 +13,12 @@ from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple
 
 from envweave.client.call import Call
-from envweave.client.channel import Channel, dial_extended
+from envweave.client.channel import Channel
+from envweave.client.dial import dial
+from envweave.client.openenv import openenv_plan
 from envweave.client.settings import Settings, Wanted
 from envweave.client.slot import RemoteSlot, Work
+from envweave.client.socket import Socket
 from envweave.client.stream import StreamSession, batch_message
 from envweave.core.loop import BACKGROUND
 from envweave.errors import (
@@ -29,6 +32,7 @@ from envweave.errors import (
 from envweave.vector import base
 from envweave.vector.arguments import naming
 from envweave.vector.base import VectorEnv
+from envweave.vector.thread import ThreadVector
 
 log = logging.getLogger(__name__)
 
@@ -66,7 +70,7 @@ class RemoteVector(VectorEnv):
     changed. A session that is lost costs its row and is opened anew for its next reset.
     """
 
-    def __init__(self, settings: Settings, wanted: Wanted, num_envs: int) -> None:
+    def __init__(self, settings: Settings, wanted: Wanted, num_envs: int, socket: Socket) -> None:
         super().__init__([])
         self._pid = os.getpid()
         self._answers: SimpleQueue[list[tuple[int, Any] | Refusal]] = SimpleQueue()
@@ -74,7 +78,7 @@ class RemoteVector(VectorEnv):
         self._autoreset = wanted.autoreset
         self._refusals: list[Refusal] = []
         self._tasks: set[asyncio.Task[None]] = set()
-        self._channel, sessions = BACKGROUND.run(_open_all(settings, wanted, num_envs))
+        self._channel, sessions = BACKGROUND.run(_open_all(settings, wanted, num_envs, socket))
         self._remote = [RemoteSlot(session, autoreset=wanted.autoreset) for session in sessions]
         self._slots = self._remote  # type: ignore[assignment]  # they have all members that the base wants
 
@@ -135,12 +139,10 @@ class RemoteVector(VectorEnv):
 
     def _begin(self, batch: Batch) -> None:
         steps: list[tuple[StreamSession, Call]] = []
-        alone = True
         for id, slot, work in batch.works:
             if work.kind == "reset":
                 self._spawn(self._reset(batch, id, slot, work))
             elif work.kind != "recover":
-                alone = False
                 call = Call(work.kind, work.data)
                 call.then = partial(self._answered, batch, id, slot)
                 try:
@@ -150,7 +152,7 @@ class RemoteVector(VectorEnv):
                     call.fail(error)
         if steps:
             self._send(steps)
-        if alone:
+        if all(work.kind == "recover" for _, _, work in batch.works):
             self._accept(batch)
 
     def _send(self, calls: Sequence[tuple[StreamSession, Call]]) -> None:
@@ -247,6 +249,16 @@ class RemoteVector(VectorEnv):
         return {closing[task] for task in stuck}
 
 
+def open_vector(settings: Settings, wanted: Wanted, num_envs: int) -> VectorEnv:
+    """The vector that fits the server: an OpenEnv server has a connection for each environment."""
+    socket = BACKGROUND.run(dial(settings))
+    if socket.subprotocol is not None:
+        return RemoteVector(settings, wanted, num_envs, socket)
+    BACKGROUND.run(socket.close())
+    plan = BACKGROUND.run(openenv_plan(settings, wanted))
+    return ThreadVector([(plan, f"{settings.address.name}#{number}") for number in range(num_envs)])
+
+
 async def _logged(work: Coroutine[Any, Any, None]) -> None:
     try:
         await work
@@ -254,10 +266,12 @@ async def _logged(work: Coroutine[Any, Any, None]) -> None:
         log.exception("a row was lost: %s", describe(error))
 
 
-async def _open_all(settings: Settings, wanted: Wanted, count: int) -> tuple[Channel, list[StreamSession]]:
+async def _open_all(
+    settings: Settings, wanted: Wanted, count: int, socket: Socket
+) -> tuple[Channel, list[StreamSession]]:
     """The sessions of a vector, named `name#0`, `name#1`, …; all of them or none."""
     channel = Channel(settings)
-    channel.start(await dial_extended(settings))
+    channel.start(socket)
     try:
         first = await channel.open(wanted)
         name = wanted.env_id or first.opened.env_id

@@ -106,6 +106,7 @@ class Flows:
         referee = self.referee
         referee.admit_reset()
         arguments = self._reset_call.arguments(seed, options, episode_id, own)
+        before, owed_before = referee.memento(), referee.owed
         referee.begin_reset()
         try:
             self._reset_call.prepare(seed)
@@ -114,6 +115,10 @@ class Flows:
             result = referee.open(raw, episode_id)
         except BaseException as error:
             self._check_open(error)
+            if type(error) is UsageError:  # the author does not take these options, and says that nothing has changed
+                referee.recall(before)
+                referee.owed = owed_before
+                raise
             referee.phase = OVER
             self._raise("reset", error)
         owed = referee.settle()

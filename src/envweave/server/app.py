@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
-from fastapi import FastAPI, Request, Response
+from fastapi import FastAPI, Response
+from fastapi.middleware.cors import CORSMiddleware
 
 from envweave.server.auth import Door
-from envweave.server.http import Routes, read_body
-from envweave.server.mcp import answer_text
+from envweave.server.http import Routes
 from envweave.server.metrics import Metrics
 from envweave.server.offer import Offer
+from envweave.server.openapi import description
 from envweave.server.sessions import Sessions
 from envweave.server.settings import Settings
 from envweave.server.stream import Stream
+from envweave.server.web import HEADERS, PAGE
 
 
 def create_app(
@@ -49,39 +52,43 @@ def create_app(
 
     app = FastAPI(title=f"envweave: {sessions.offer.name}", lifespan=lifespan)
     app.state.sessions = sessions
+    app.openapi = partial(description, offer, chosen)  # type: ignore[method-assign]
     Routes(sessions).add_to(app)
     _add_descriptions(app, sessions)
     app.add_middleware(Door, settings=chosen, stream=Stream(sessions))
+    if chosen.origins:  # outermost: a browser asks with OPTIONS first, and sends no token with that
+        app.add_middleware(
+            CORSMiddleware, allow_origins=chosen.origins, allow_methods=["GET", "POST", "DELETE"], allow_headers=["*"]
+        )
     return app
 
 
 def _add_descriptions(app: FastAPI, sessions: Sessions) -> None:
     offer = sessions.offer
+    get = partial(app.get, include_in_schema=False)  # `openapi` describes them, like all the others
 
-    @app.get("/health")
+    @get("/health")
     async def health() -> dict[str, str]:
         """Whether the server runs. Answers without a token."""
         return {"status": "healthy"}
 
-    @app.get("/metadata")
+    @get("/metadata")
     async def metadata() -> dict[str, Any]:
         """What is served."""
         named = {"name": offer.name, "description": offer.spec.description, "version": offer.spec.version or "1.0.0"}
         return {**named, "readme_content": None, "author": None, "documentation_url": None}
 
-    @app.get("/schema")
+    @get("/schema")
     async def schema() -> dict[str, Any]:
         """The JSON Schemas of actions, observations and state."""
         return offer.schemas()
 
-    @app.get("/metrics")
+    @get("/web")
+    async def web() -> Response:
+        """A page to try the environment by hand."""
+        return Response(PAGE, media_type="text/html", headers=HEADERS)
+
+    @get("/metrics")
     async def metrics() -> Response:
         """Counters for Prometheus."""
         return Response(sessions.metrics.text(), media_type="text/plain; version=0.0.4")
-
-    @app.post("/mcp")
-    async def mcp(request: Request) -> Response:
-        """JSON-RPC for OpenEnv's tool clients."""
-        sessions.start()
-        body = await read_body(request, sessions.settings.max_message_bytes)
-        return Response(await answer_text(sessions, body), media_type="application/json")

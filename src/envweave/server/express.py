@@ -1,8 +1,8 @@
 """The short way of a quick step: one thread reads it from the socket, runs it and writes the answer.
 
-The usual way leads from the loop to a thread of the pool and back, and each change of threads costs more than a quick step
-itself. So a connection whose environment answers within a millisecond is lent to the express, as long as it sends nothing
-but steps.
+The usual way leads from the loop to a thread of the pool and back, and each change of threads costs more than a quick
+step itself. So a connection whose environment answers within a millisecond is lent to the express, as long as it sends
+nothing but steps.
 
 A step that is not quick after all holds up nobody: the loop looks every few milliseconds, takes the hung call over as an
 ordinary one and lets another thread go on with the other connections.

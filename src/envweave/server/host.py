@@ -17,6 +17,7 @@ from envweave.errors import (
     ProtocolError,
     UsageError,
 )
+from envweave.multiagent.referee import TeamReferee
 from envweave.requests import EpisodeEnd, Request
 from envweave.wire.codec import encode
 from envweave.wire.faults import fault_to_data
@@ -87,6 +88,10 @@ class Host:
             return fault(error, episode=self.episode, debug=self._debug)
         return Reply(type, body, self.episode)
 
+    @property
+    def multi_agent(self) -> bool:
+        return isinstance(self.flows.referee, TeamReferee)
+
     def step(self, action: Any, form: Form) -> Reply:
         """The call that comes most, for a sync environment, without the detour of a flow."""
         env: LocalEnv = self.flows  # type: ignore[assignment]
@@ -109,6 +114,11 @@ class Host:
             return error
         return None
 
+    def admitted(self, action: Any) -> Reply:
+        """`refusal` as a reply."""
+        refusal = self.refusal(action)
+        return Reply("admitted", b"null", self.episode) if refusal is None else fault(refusal, episode=self.episode)
+
     # The calls.
 
     def _reset(self, data: Any, form: Form) -> Flow[tuple[str, bytes]]:
@@ -120,7 +130,8 @@ class Host:
             raise UsageError(f"episode_id is {episode_id!r:.80}", "use a string")
         if not (options is None or isinstance(options, dict)):
             raise UsageError(f"options are {options!r:.80}", "use an object")
-        return self._written((yield from self.flows.resetting(seed, options, episode_id, own)), form)
+        result = yield from self.flows.resetting(seed, options, episode_id, own)
+        return self._written(result, form, episode_id=self.flows.referee.episode_id)
 
     def _step(self, data: Any, form: Form) -> Flow[tuple[str, bytes]]:
         return self._written(self.flows.checked((yield from self.flows.stepping(data))), form)
@@ -130,13 +141,6 @@ class Host:
         return self._written(
             self.flows.checked((yield from self.flows.responding(request_id, data.get("value")))), form
         )
-
-    def _admit(self, data: Any, form: Form) -> Flow[tuple[str, bytes]]:
-        refusal = self.refusal(data)
-        if refusal is not None:
-            raise refusal
-        return "admitted", b"null"
-        yield  # a flow that calls nothing
 
     def _state(self, data: Any, form: Form) -> Flow[tuple[str, bytes]]:
         return "state", encode(to_json((yield from self.flows.stating()), where="state"))
@@ -166,7 +170,7 @@ class Host:
 
     # Writing.
 
-    def _written(self, result: Result, form: Form) -> tuple[str, bytes]:
+    def _written(self, result: Result, form: Form, **beside: Any) -> tuple[str, bytes]:
         try:
             if form is not Form.EXTENDED:
                 data = openenv_data(result)
@@ -174,7 +178,7 @@ class Host:
                     data.setdefault("metadata", None)
                 return RESULT, encode(data)
             told, self._told = self._told, result.requests
-            return RESULT, encode(result_to_data(result, self.flows.pending, told))
+            return RESULT, encode({**result_to_data(result, self.flows.pending, told), **beside})
         except NotJSONableError as error:
             error.requests = self._lost(result, error)
             raise
@@ -203,7 +207,6 @@ def _written_ends(requests: tuple[Request, ...]) -> Any:
 _CALLS: dict[str, Callable[[Host, Any, Form], Flow[tuple[str, bytes]]]] = {
     "reset": Host._reset,
     "step": Host._step,
-    "admit": Host._admit,
     "respond": Host._respond,
     "state": Host._state,
     "render": Host._render,

@@ -6,19 +6,21 @@ from functools import partial
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
+from starlette.requests import ClientDisconnect
 
 from envweave.errors import (
+    BusyError,
     CapacityError,
+    ClosedError,
     EnvWeaveError,
-    InvalidActionError,
     ProtocolError,
+    ResetNeededError,
     SessionLostError,
-    UnauthorizedError,
-    UnsupportedError,
     UsageError,
 )
 from envweave.server.auth import http_fault
 from envweave.server.host import Form, Reply
+from envweave.server.mcp import answer_text
 from envweave.server.reading import read_opening
 from envweave.server.session import Session, give
 from envweave.server.sessions import Sessions
@@ -27,13 +29,13 @@ from envweave.wire.faults import fault_from_data
 from envweave.wire.protocol import CALL_HEADER, ERROR, SESSION_HEADER
 
 STATUS: tuple[tuple[type[EnvWeaveError], int], ...] = (
-    (InvalidActionError, 422),
+    (ResetNeededError, 409),
+    (BusyError, 409),
+    (ClosedError, 409),
+    (UsageError, 422),
     (ProtocolError, 422),
-    (UnsupportedError, 501),
-    (UsageError, 409),
     (SessionLostError, 404),
     (CapacityError, 503),
-    (UnauthorizedError, 401),
     (EnvWeaveError, 500),
 )
 """The HTTP status of an error; the first that fits."""
@@ -48,28 +50,35 @@ class Routes:
         self._sessions = sessions
 
     def add_to(self, app: FastAPI) -> None:
-        """Put the routes on the application. `handle` does not go through FastAPI's argument machinery: it costs more than a step."""
+        """Put the routes on the application, around FastAPI's argument machinery: it costs more than a step."""
         for name in ("reset", "step", "respond", "render", "snapshot", "restore", "fork"):
             self._add(app, f"/{name}", "POST", partial(self.call, name), name)
         self._add(app, "/state", "GET", partial(self.call, "state"), "state")
         self._add(app, "/sessions", "POST", self.open, "open")
         self._add(app, "/sessions/{session_id}", "DELETE", self.close, "close")
+        self._add(app, "/mcp", "POST", self.mcp, "mcp")
 
-    @staticmethod
-    def _add(app: FastAPI, path: str, method: str, handler: Any, name: str) -> None:
+    def _add(self, app: FastAPI, path: str, method: str, handler: Any, name: str) -> None:
         async def endpoint(request: Request) -> Response:
+            self._sessions.start()
             try:
                 return await handler(request)  # type: ignore[no-any-return]
+            except TooLarge as error:
+                return failed(error.reason, 413)
             except EnvWeaveError as error:
                 return failed(error)
+            except ClientDisconnect:
+                return Response(status_code=400)  # for nobody
 
         app.add_api_route(path, endpoint, methods=[method], name=name, response_class=Response, include_in_schema=False)
 
     async def call(self, name: str, request: Request) -> Response:
-        self._sessions.start()
         number = _number(request.headers.get(CALL_HEADER))
         data = await self._data(name, request)
         session = await self._session(request)
+        if number is not None and number not in (session.last_id, session.last_id + 1):
+            error = ProtocolError(f"call {number} after call {session.last_id}", "number calls 1, 2, 3, …")
+            return failed(error, 409)
         reply = await self._asked(session, name, data, Form.OPENENV_HTTP if number is None else Form.EXTENDED, number)
         return answered(reply)
 
@@ -82,56 +91,72 @@ class Routes:
     async def _data(self, name: str, request: Request) -> Any:
         if name == "state":
             return None
-        body = await read_body(request, self._sessions.settings.max_message_bytes)
-        data = decode(body) if body else {}
-        if not isinstance(data, dict):
-            raise ProtocolError(f"the body is {data!r:.80}, not an object")
+        data = await self._object(request)
         if name == "step":
             if "action" not in data:
                 raise ProtocolError("the body has no `action`", 'send {"action": …}')
             return data["action"]
         return data
 
+    async def _object(self, request: Request) -> dict[str, Any]:
+        body = await self._body(request)
+        data = decode(body) if body else {}
+        if not isinstance(data, dict):
+            raise ProtocolError(f"the body is {data!r:.80}, not an object")
+        return data
+
+    async def _body(self, request: Request) -> bytes:
+        """The whole body. Raises `TooLarge` when it grows over the limit, whatever its header says."""
+        parts, size, most = [], 0, self._sessions.settings.max_message_bytes
+        async for part in request.stream():
+            size += len(part)
+            if size > most:
+                raise TooLarge(ProtocolError(f"a body of more than {most} bytes"))
+            parts.append(part)
+        return b"".join(parts)
+
     async def _session(self, request: Request) -> Session:
         named = request.headers.get(SESSION_HEADER)
         return await self._sessions.default() if named is None else self._sessions.find(named)
 
     async def open(self, request: Request) -> Response:
-        self._sessions.start()
-        body = await read_body(request, self._sessions.settings.max_message_bytes)
-        data = decode(body) if body else {}
+        data = await self._object(request)
         session = await self._sessions.open(read_opening(data, f"{self._sessions.offer.name}#0"))
         session.lease = self._sessions.settings.idle_timeout
         return Response(encode(self._sessions.describe(session, schema=True)), 201, media_type=_JSON)
 
     async def close(self, request: Request) -> Response:
-        self._sessions.start()
         session = self._sessions.find(request.path_params["session_id"])
         return answered(await self._sessions.close(session))
 
+    async def mcp(self, request: Request) -> Response:
+        return Response(await answer_text(self._sessions, await self._body(request)), media_type=_JSON)
+
+
+class TooLarge(Exception):  # noqa: N818  (what is sent is the reason)
+    """A body over the limit."""
+
+    def __init__(self, reason: ProtocolError) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
 
 def answered(reply: Reply) -> Response:
-    return (
-        failed(fault_from_data(decode(reply.body)))
-        if reply.type == ERROR
-        else Response(reply.body, 200, media_type=_JSON)
-    )
+    """What the session said, as a response."""
+    if reply.type != ERROR:
+        return Response(reply.body, 200, media_type=_JSON)
+    data = decode(reply.body)
+    body = encode({"detail": data["message"], **data})
+    return Response(body, status_of(fault_from_data(data)), media_type=_JSON)
 
 
-def failed(error: EnvWeaveError) -> Response:
-    status = next(status for kind, status in STATUS if isinstance(error, kind))
-    return Response(http_fault(error), status, media_type=_JSON)
+def failed(error: EnvWeaveError, status: int | None = None) -> Response:
+    """An error as a response, with the status of its class if none is given."""
+    return Response(http_fault(error), status or status_of(error), media_type=_JSON)
 
 
-async def read_body(request: Request, most: int) -> bytes:
-    """The whole body. Raises `ProtocolError` if it grows over the limit, whatever its header says."""
-    parts, size = [], 0
-    async for part in request.stream():
-        size += len(part)
-        if size > most:
-            raise ProtocolError(f"a body of more than {most} bytes")
-        parts.append(part)
-    return b"".join(parts)
+def status_of(error: EnvWeaveError) -> int:
+    return next(status for kind, status in STATUS if isinstance(error, kind))
 
 
 def _number(text: str | None) -> int | None:

@@ -15,7 +15,7 @@ class Lines(logging.Formatter):
     """`12:00:00 info  session ended  session=ab12 why=idle`"""
 
     def format(self, record: logging.LogRecord) -> str:
-        own = "".join(f" {key}={value}" for key, value in _own(record).items())
+        own = "".join(f" {key}={_one_word(value)}" for key, value in _own(record).items())
         line = f"{self.formatTime(record, '%H:%M:%S')} {record.levelname.lower():7} {record.getMessage()}{own}"
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 
@@ -35,6 +35,12 @@ class JSONLines(logging.Formatter):
         if record.exc_info:
             data["exception"] = self.formatException(record.exc_info)
         return json.dumps(data, default=str)
+
+
+def _one_word(value: Any) -> str:
+    """Clients name their environments: what they write must not look like lines of ours."""
+    text = str(value)
+    return text if text.isprintable() and " " not in text else repr(text)
 
 
 def _own(record: logging.LogRecord) -> dict[str, Any]:

@@ -6,7 +6,6 @@ from typing import Any
 
 from envweave.errors import CapacityError, EnvWeaveError, ProtocolError, SessionLostError
 from envweave.server.reading import read_opening
-from envweave.server.session import Session
 from envweave.server.sessions import Sessions
 from envweave.wire.codec import decode, encode
 
@@ -21,11 +20,11 @@ async def answer_text(sessions: Sessions, body: bytes) -> bytes:
         request = decode(body)
     except ProtocolError as error:
         return _failed(None, PARSE_ERROR, error.message)
-    return await answer(sessions, request, None)
+    return await answer(sessions, request)
 
 
-async def answer(sessions: Sessions, request: Any, session: Session | None) -> bytes:
-    """The reply to a JSON-RPC request; `session` is that of the connection it came on."""
+async def answer(sessions: Sessions, request: Any) -> bytes:
+    """The reply to a JSON-RPC request."""
     if not isinstance(request, dict):
         return _failed(None, PARSE_ERROR, "a request is an object")
     id, method, params = request.get("id"), request.get("method"), request.get("params", {})

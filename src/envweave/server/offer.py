@@ -32,6 +32,8 @@ class Offer:
         """The one environment, where the server was given one instead of a factory."""
         self._sample: Any = self._class
         """The best example of the environment there is: the class, later an instance."""
+        self._told_schema: dict[str, Any] | None = None
+        self._told_agents = False
 
     @classmethod
     def of(cls, env: Any, action_type: Any, observation_type: Any, state_type: Any, name: str | None) -> Offer:
@@ -43,7 +45,7 @@ class Offer:
         if not is_instance and not callable(env):
             raise UsageError(f"a {type(env).__name__} is not an environment", "pass a class, a function or an instance")
         factory = (lambda: env) if is_instance else env
-        called: str = name or getattr(type(env) if is_instance else env, "__name__", "environment")
+        called = str(name or getattr(type(env) if is_instance else env, "__name__", "environment"))
         text = inspect.cleandoc((type(env) if is_instance else env).__doc__ or "").partition("\n")[0]
         types = {"action_type": action_type, "observation_type": observation_type}
         offer = cls(EnvSpec(id=called, factory=factory, description=text, **types), state_type)
@@ -68,9 +70,15 @@ class Offer:
         if self._sample is None or isinstance(self._sample, type):
             self._sample = env
 
+    def learn_facts(self, action_schema: dict[str, Any] | None, multi_agent: bool) -> None:
+        """The same of one that lives in another process."""
+        self._told_schema, self._told_agents = action_schema, multi_agent
+
     @property
     def multi_agent(self) -> bool:
-        return self._sample is not None and not isinstance(self._sample, type) and has_agents(self._sample)
+        """Whether actions and results are dicts by agent, as far as that is known."""
+        built = self._sample is not None and not isinstance(self._sample, type)
+        return has_agents(self._sample) if built else self._told_agents
 
     @property
     def concurrent(self) -> bool:
@@ -82,11 +90,24 @@ class Offer:
         """OpenEnv's way to say that all calls must come from one thread. None if no environment was seen yet."""
         return None if self._sample is None else bool(getattr(self._sample, "REQUIRES_SINGLE_THREAD_EXECUTOR", False))
 
+    def may_have(self, member: str) -> bool:
+        """Whether the environment has an optional member, as far as that can be told."""
+        return self._sample is None or hasattr(self._sample, member)
+
+    def reset_options(self) -> tuple[list[str], bool]:
+        """What `reset` takes by name, and whether it takes anything else besides."""
+        try:
+            parameters = inspect.signature(self._sample.reset).parameters.values()
+        except (AttributeError, TypeError, ValueError):
+            return [], True
+        named = [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY) and p.name != "self"]
+        return named, "options" in named or any(p.kind is p.VAR_KEYWORD for p in parameters)
+
     def action_schema(self) -> dict[str, Any] | None:
         """As a handle's `action_schema()` gives it: None if the environment takes anything."""
         if self._sample is None or isinstance(self._sample, type):  # none was built yet, or it lives in another process
             declared = self.spec.action_type or (types_of(self._sample).action if self._sample else None)
-            return _schema(declared) or None
+            return self._told_schema or _schema(declared) or None
         return self.plan({}, autoreset=False).rules(self._sample, self.name).schema()
 
     def schemas(self) -> dict[str, Any]:

@@ -85,7 +85,7 @@ class PlainStream:
             if kind == "mcp":
                 from envweave.server import mcp  # few clients use it
 
-                await self._reply(Reply("mcp", await mcp.answer(self._sessions, data, session)))
+                await self._reply(Reply("mcp", await mcp.answer(self._sessions, data)))
                 continue
             answer = self._loop.create_future()
             session.call(kind, data, Form.OPENENV, partial(give, answer))

@@ -9,6 +9,9 @@ from envweave.errors import ProtocolError
 from envweave.server.session import Opening
 from envweave.wire.codec import decode
 
+LONGEST_ID = 200
+"""Characters of the name that a client gives its environment."""
+
 
 class Disconnected(Exception):  # noqa: N818  (no error: everybody leaves some time)
     """The other side is gone."""
@@ -46,11 +49,14 @@ def read_opening(data: Any, default_id: str) -> Opening:
         data = {}
     if not isinstance(data, dict):
         raise ProtocolError(f"`data` of open is {data!r:.80}, not an object")
+    env_id = _field(data, "env_id", str, "text") or default_id
+    if len(env_id) > LONGEST_ID:
+        raise ProtocolError(f"env_id has {len(env_id)} characters", f"use no more than {LONGEST_ID}")
     return Opening(
-        env_id=_field(data, "env_id", str, "text") or default_id,
+        env_id=env_id,
         autoreset=_field(data, "autoreset", bool, "true or false") or False,
         deadline=_positive(_field(data, "deadline", (int, float), "a number"), "deadline"),
-        max_episode_steps=_positive(_field(data, "max_episode_steps", int, "a whole number"), "max_episode_steps"),
+        max_episode_steps=_positive(_whole(data, "max_episode_steps"), "max_episode_steps"),
         arguments=_field(data, "arguments", dict, "an object") or {},
     )
 
@@ -60,6 +66,14 @@ def _field(data: dict[str, Any], name: str, kinds: Any, wanted: str) -> Any:
     if value is None or (isinstance(value, kinds) and not (isinstance(value, bool) and kinds is not bool)):
         return value
     raise ProtocolError(f"{name} is {value!r:.80}", f"use {wanted}")
+
+
+def _whole(data: dict[str, Any], name: str) -> Any:
+    """3.0 is a whole number in JSON."""
+    value = data.get(name)
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return _field(data, name, int, "a whole number")
 
 
 def _positive(value: Any, name: str) -> Any:

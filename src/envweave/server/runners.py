@@ -15,8 +15,8 @@ from typing import Any
 
 from envweave.core.async_local import run as run_async
 from envweave.core.local import run
-from envweave.errors import EnvError, EnvWeaveError, ProviderError, describe
-from envweave.server.host import Form, Host, Reply
+from envweave.errors import EnvError, EnvWeaveError, ProviderError, UsageError, describe
+from envweave.server.host import Form, Host, Reply, fault
 from envweave.server.shelf import SessionShelf
 from envweave.server.threads import Threads
 from envweave.server.worker import Question, Recipe, main, read_answer, to_bytes
@@ -38,6 +38,15 @@ class Runner(ABC):
 
     quick = False
 
+    @property
+    @abstractmethod
+    def multi_agent(self) -> bool: ...
+
+    @property
+    @abstractmethod
+    def action_schema(self) -> dict[str, Any] | None:
+        """As a handle's `action_schema()` gives it."""
+
     @abstractmethod
     def start(self, call: str, data: Any, form: Form, done: Done) -> None:
         """Run a call; `done` gets the reply, also that of a failure."""
@@ -55,7 +64,24 @@ class Runner(ABC):
         """Give the environment up, with the call that runs on it; its answer does not matter any more."""
 
 
-class ThreadRunner(Runner):
+class HostRunner(Runner):
+    """For an environment in this process."""
+
+    _host: Host
+
+    @property
+    def multi_agent(self) -> bool:
+        return self._host.multi_agent
+
+    @property
+    def action_schema(self) -> dict[str, Any] | None:
+        return self._host.flows.action_schema()
+
+    def admit(self, action: Any, done: Admitted) -> None:
+        done(self._host.refusal(action))
+
+
+class ThreadRunner(HostRunner):
     """On the pool of threads, or on one thread that nothing else runs on."""
 
     def __init__(self, threads: Threads, host: Host, *, alone: bool = False) -> None:
@@ -63,6 +89,7 @@ class ThreadRunner(Runner):
         self._threads = threads
         self._host = host
         self._alone = alone
+        self._abandoned = False
 
     def start(self, call: str, data: Any, form: Form, done: Done) -> None:
         self._threads.submit(partial(self.run_here, call, data, form), partial(_deliver, done), quick=self.quick)
@@ -74,18 +101,18 @@ class ThreadRunner(Runner):
         host = self._host
         reply = host.step(data, form) if call == "step" else run(host.handling(call, data, form))
         self.quick = time.perf_counter() - began < QUICK and not self._alone
+        if self._abandoned and call != "close":
+            run(host.handling("close", None, form))
         return reply
 
-    def admit(self, action: Any, done: Admitted) -> None:
-        done(self._host.refusal(action))
-
     def abandon(self) -> None:
-        """A thread cannot be stopped: it goes on alone until its call returns."""
+        """A thread cannot be stopped: it goes on alone until its call returns, and closes the environment then."""
+        self._abandoned = True
         if self._alone:
             self._threads.end()
 
 
-class LoopRunner(Runner):
+class LoopRunner(HostRunner):
     """On the event loop, for environments that await."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, host: Host) -> None:
@@ -97,18 +124,22 @@ class LoopRunner(Runner):
         self._task = self._loop.create_task(run_async(self._host.handling(call, data, form)))
         self._task.add_done_callback(lambda task: _deliver(done, _outcome(task)))
 
-    def admit(self, action: Any, done: Admitted) -> None:
-        done(self._host.refusal(action))
-
     def abandon(self) -> None:
-        if self._task is not None:
+        if self._task is not None and not self._task.done():
             self._task.cancel()
+            self._task.add_done_callback(self._close)
+
+    def _close(self, _: asyncio.Task[Reply]) -> None:
+        self._task = self._loop.create_task(run_async(self._host.handling("close", None, Form.EXTENDED)))
 
 
 class ProcessRunner(Runner):
     """In a process; a thread of the pool waits for its answer."""
 
-    def __init__(self, threads: Threads, recipe: Recipe, shelf: SessionShelf) -> None:
+    multi_agent = False
+    action_schema: dict[str, Any] | None = None
+
+    def __init__(self, threads: Threads, recipe: Recipe, shelf: SessionShelf, *, timeout: float | None = None) -> None:
         """Start the process and wait until its environment is built. Blocks; raises what the factory raised."""
         self._threads = threads
         self._shelf = shelf
@@ -118,7 +149,12 @@ class ProcessRunner(Runner):
         self._process = context.Process(target=main, args=(theirs, recipe), daemon=True)
         self._process.start()
         theirs.close()
+        self._episode: str | None = None
         try:
+            if not self._connection.poll(timeout):
+                self._process.kill()
+                self._end()
+                raise EnvError(f"{recipe.spec.id} was not built in {timeout:g} s")
             answer = read_answer(self._connection.recv_bytes())
         except (EOFError, OSError):
             self._end()
@@ -126,6 +162,8 @@ class ProcessRunner(Runner):
         if answer.type != "ready":
             self._end()
             raise fault_from_data(decode(answer.body))
+        facts = decode(answer.body)
+        self.multi_agent, self.action_schema = facts["multi_agent"], facts["action_schema"]
 
     def start(self, call: str, data: Any, form: Form, done: Done) -> None:
         self._threads.submit(partial(self._ask, call, data, form), partial(_deliver, done))
@@ -140,16 +178,20 @@ class ProcessRunner(Runner):
         self.start("admit", action, Form.EXTENDED, told)
 
     def _ask(self, call: str, data: Any, form: Form) -> Reply:
-        snapshot = self._shelf.get(data.get("snapshot")) if call == "restore" and isinstance(data, dict) else b""
         try:
-            self._connection.send_bytes(to_bytes(Question(call, data, form.value, snapshot)))
+            snapshot = self._shelf.get(data.get("snapshot")) if call == "restore" and isinstance(data, dict) else b""
+            self._connection.send_bytes(to_bytes(Question(call, encode(data), form.value, snapshot)))
             answer = read_answer(self._connection.recv_bytes())
+            body = answer.body
+            if answer.snapshot:
+                body = encode({**decode(body), "snapshot": self._shelf.put(answer.snapshot)})
+        except UsageError as error:  # of the shelf; the process is sound
+            return fault(error, episode=self._episode)
         except (EOFError, OSError):
             self._process.join(1.0)
+            self._end()
             raise ProviderError(f"the process of {self._env_id} died in {call}{self._how()}") from None
-        body = answer.body
-        if answer.snapshot:
-            body = encode({**decode(body), "snapshot": self._shelf.put(answer.snapshot)})
+        self._episode = answer.episode
         if call == "close":
             self._end()
         return Reply(answer.type, body, answer.episode, answer.code)

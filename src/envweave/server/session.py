@@ -36,6 +36,10 @@ class Opening:
     max_episode_steps: int | None = None
     arguments: dict[str, Any]
 
+    @property
+    def limits(self) -> dict[str, Any]:
+        return {"deadline": self.deadline, "max_episode_steps": self.max_episode_steps}
+
 
 class Session:
     """But for `step_here`, all methods are for the loop's thread. A receiver gets its reply on the loop, exactly once."""

@@ -5,28 +5,22 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-import pickle
 import secrets
-import threading
-from collections.abc import Awaitable
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from envweave.core.async_local import AsyncLocalEnv
-from envweave.core.local import LocalEnv
-from envweave.core.start import is_async, started
 from envweave.errors import CapacityError, EnvError, EnvWeaveError, SessionLostError, UsageError
+from envweave.server.building import Builder
 from envweave.server.express import Express
-from envweave.server.host import Form, Host, Reply, fault
+from envweave.server.host import Form, Reply, fault
 from envweave.server.metrics import Metrics
 from envweave.server.offer import Offer, check_settings
-from envweave.server.runners import LoopRunner, ProcessRunner, Runner, ThreadRunner
+from envweave.server.runners import Runner
 from envweave.server.session import Opening, Receiver, Session, give
 from envweave.server.settings import Settings
 from envweave.server.shelf import SessionShelf
 from envweave.server.threads import Threads
-from envweave.server.worker import Recipe
 from envweave.wire.codec import decode, encode
 from envweave.wire.protocol import ERROR
 
@@ -54,6 +48,7 @@ class Sessions:
         self.loop: asyncio.AbstractEventLoop
         self.threads: Threads
         self.express: Express
+        self._builder: Builder
 
     def start(self) -> None:
         """Begin to work, on the running loop. A second call on the same loop is harmless."""
@@ -63,6 +58,7 @@ class Sessions:
         self.loop = loop
         self.threads = Threads(loop, self.settings.max_threads)
         self.express = Express(loop)
+        self._builder = Builder(self.offer, self.settings, loop, self.threads)
         self._sweeper = loop.create_task(self._sweep())
         self.metrics.gauges = {"sessions": lambda: len(self._open), "threads": lambda: self.threads.count}
 
@@ -124,7 +120,7 @@ class Sessions:
         await self._take_room()
         shelf = SessionShelf(self._snapshots)
         try:
-            runner = await self._built(opening, shelf, 0)
+            runner = await self._builder.build(opening, shelf, 0)
             id = secrets.token_urlsafe(16)
             session = Session(id, opening, runner, shelf, self._rebuilt, self.loop, self.metrics)
             self._open[id] = session
@@ -189,58 +185,20 @@ class Sessions:
 
     def describe(self, session: Session, *, schema: bool) -> dict[str, Any]:
         """What a client is told of its session."""
-        data = {
+        data: dict[str, Any] = {
             "session_id": session.id,
             "env_id": session.env_id,
             "name": self.offer.name,
             "last_id": session.last_id,
             "resume_within": self.settings.resume_within,
-            "multi_agent": self.offer.multi_agent,
+            "multi_agent": session.runner is not None and session.runner.multi_agent,
         }
-        return {**data, "action_schema": self.offer.action_schema()} if schema else data
-
-    # Building.
+        if schema and session.runner is not None:
+            data["action_schema"] = session.runner.action_schema
+        return data
 
     async def _rebuilt(self, session: Session) -> Runner:
-        return await self._built(session.opening, session.shelf, session.episodes)
-
-    async def _built(self, opening: Opening, shelf: SessionShelf, episodes: int) -> Runner:
-        limits = {"deadline": opening.deadline, "max_episode_steps": opening.max_episode_steps}
-        threads = self.threads
-        if self.settings.isolation == "process":
-            recipe = Recipe(
-                self.offer.limited(limits),
-                opening.arguments,
-                opening.autoreset,
-                opening.env_id,
-                episodes,
-                self.settings.debug,
-            )
-            _check_travels(recipe)
-            return await self._in_time(threads.run(partial(ProcessRunner, threads, recipe, shelf)))  # type: ignore[no-any-return]
-        plan = self.offer.plan(opening.arguments, autoreset=opening.autoreset, **limits)
-        if self.offer.single_thread is not False:  # a function does not tell before it has made one
-            threads = Threads(self.loop, 1, retire_after=threading.TIMEOUT_MAX)
-        alone = False
-        try:
-            env = await self._in_time(threads.run(plan.build))
-            self.offer.learn(env)
-            alone = bool(self.offer.single_thread)
-        finally:
-            if threads is not self.threads and not alone:
-                threads.end()
-                threads = self.threads
-        kind = AsyncLocalEnv if is_async(env) else LocalEnv
-        flows = started(opening.env_id, lambda: kind(plan, opening.env_id, env))
-        flows.referee.episode_number = episodes
-        host = Host(flows, shelf, owned=self.offer.instance is None, debug=self.settings.debug)
-        return LoopRunner(self.loop, host) if kind is AsyncLocalEnv else ThreadRunner(threads, host, alone=alone)
-
-    async def _in_time(self, building: Awaitable[Any]) -> Any:
-        try:
-            return await asyncio.wait_for(building, self.settings.step_timeout)
-        except TimeoutError:
-            raise EnvError(f"{self.offer.name} was not built in {self.settings.step_timeout:g} s") from None
+        return await self._builder.build(session.opening, session.shelf, session.episodes)
 
     # Leases.
 
@@ -263,18 +221,25 @@ class Sessions:
     async def _sweep(self) -> None:
         settings = self.settings
         times = (settings.idle_timeout, settings.step_timeout, settings.resume_within or None)
-        tick = min(TICK, *(time / 4 for time in times if time is not None))
+        tick = min([TICK, *(time / 4 for time in times if time is not None)])
         while True:
             due = self.loop.time() + tick
             await asyncio.sleep(tick)
             now = self.loop.time()
             self.metrics.lag = max(0.0, now - due)
             for session in list(self._open.values()):
-                if session.began is not None:
-                    if settings.step_timeout is not None and now - session.began > settings.step_timeout:
-                        session.give_up(f"took longer than {settings.step_timeout:g} s")
-                elif not session.closed and session.lease is not None and now - session.touched > session.lease:
-                    self.close_soon(session, "idle" if session.owner is not None else "not_resumed")
+                try:
+                    self._look_after(session, now)
+                except Exception:  # a mistake of ours must not end the watch over all others
+                    log.exception("a session could not be looked after")
+
+    def _look_after(self, session: Session, now: float) -> None:
+        began, timeout = session.began, self.settings.step_timeout
+        if began is not None:
+            if timeout is not None and now - began > timeout:
+                session.give_up(f"took longer than {timeout:g} s")
+        elif not session.closed and session.lease is not None and now - session.touched > session.lease:
+            self.close_soon(session, "idle" if session.owner is not None else "not_resumed")
 
     # The end of a session.
 
@@ -293,21 +258,13 @@ class Sessions:
             return fault(SessionLostError(f"the session of {session.env_id} is closed"))
         session.closed = True
         owner = session.owner
-        runner = session.runner
         try:
             if session.began is not None:
                 await asyncio.wait_for(session.settled(), timeout)
         except TimeoutError:
             session.give_up(f"was still running {timeout:g} s after its session was closed")
-        reply = Reply("closed", b'{"requests":[]}')
         try:
-            if runner is not None:
-                reply = await asyncio.wait_for(self._run(runner, "close", None), timeout)
-        except EnvWeaveError as error:
-            reply = fault(error)
-        except TimeoutError:
-            runner.abandon()  # type: ignore[union-attr]
-            reply = fault(EnvError(f"close of {session.env_id} took longer than {timeout:g} s"))
+            reply = await self._torn_down(session)
         finally:
             session.shelf.clear()
             self._open.pop(session.id, None)
@@ -320,10 +277,15 @@ class Sessions:
         log.debug("session ended", extra={"session": session.id[:8], "env_id": session.env_id, "why": why})
         return reply
 
-
-def _check_travels(recipe: Recipe) -> None:
-    try:
-        pickle.dumps(recipe)
-    except Exception as error:  # pickling somebody's object may raise anything
-        message = f"{recipe.spec.id} cannot be sent to a process: {error}"
-        raise UsageError(message, "use a class or function at the top of a module, not a lambda") from None
+    async def _torn_down(self, session: Session) -> Reply:
+        """Close the environment. One that was given up in the middle of a call closes when that call returns."""
+        runner, timeout = session.runner, self.settings.close_timeout
+        if runner is None:
+            return Reply("closed", b'{"requests":[]}')
+        try:
+            return await asyncio.wait_for(self._run(runner, "close", None), timeout)
+        except EnvWeaveError as error:
+            return fault(error)
+        except TimeoutError:
+            runner.abandon()
+            return fault(EnvError(f"close of {session.env_id} took longer than {timeout:g} s"))

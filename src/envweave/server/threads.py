@@ -74,14 +74,15 @@ class Threads:
             self._wake()
         self._watch()
 
-    async def run(self, call: Callable[[], Any]) -> Any:
-        """Await the call. If the waiting is cancelled, the call goes on and its answer is dropped."""
+    async def run(self, call: Callable[[], Any], *, late: Callable[[Any], None] | None = None) -> Any:
+        """Await the call. If the waiting is cancelled, the call goes on, and `late` gets what it returns."""
         future = self._loop.create_future()
 
         def done(answer: Any) -> None:
             if future.done():
-                return
-            if isinstance(answer, BaseException):
+                if late is not None and not isinstance(answer, BaseException):
+                    late(answer)
+            elif isinstance(answer, BaseException):
                 future.set_exception(answer)
             else:
                 future.set_result(answer)

@@ -1,8 +1,8 @@
 """A process that holds one environment, and what the server says to it.
 
-What comes back is msgpack and never pickle: the process may run code that nobody trusts, and unpickling what it sends would
-run that code in the server. Covered by this boundary: a crash, `os._exit`, a hung or leaking environment, its memory and threads.
-Not covered: files, network and other processes of the same user. That takes a sandbox.
+What comes back is msgpack and never pickle: the process may run code that nobody trusts, and unpickling what it sends
+would run that code in the server. Covered by this boundary: a crash, `os._exit`, a hung or leaking environment, its
+memory and threads. Not covered: files, network and other processes of the same user. That takes a sandbox.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from envweave.core.spec import EnvSpec
 from envweave.core.start import start_blocking
 from envweave.errors import EnvWeaveError, UnsupportedError, UsageError, describe
 from envweave.server.host import Form, Host, Reply, fault
+from envweave.wire.codec import decode, encode
 
 to_bytes = msgspec.msgpack.encode
 
@@ -33,7 +34,8 @@ class Question(msgspec.Struct, array_like=True):
     """From the server: a call on the environment."""
 
     call: str
-    data: Any
+    data: bytes
+    """JSON, whose whole numbers may be larger than msgpack's."""
     form: str
     snapshot: bytes = b""
 
@@ -68,19 +70,24 @@ class Recipe:
 def main(connection: Connection, recipe: Recipe) -> None:
     """The whole life of the process: build, answer until the server hangs up."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which then closes us
+    questions: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+    threading.Thread(target=_listen, args=(connection, questions), daemon=True).start()
     shelf = TravellingShelf()
     try:
         host = _built(recipe, shelf)
+        facts = {"multi_agent": host.multi_agent, "action_schema": host.flows.action_schema()}
     except EnvWeaveError as error:
         connection.send_bytes(to_bytes(_answer(fault(error, debug=recipe.debug))))
         return
-    connection.send_bytes(to_bytes(Answer("ready", b"", None, "")))
-    questions: queue.SimpleQueue[bytes] = queue.SimpleQueue()
-    threading.Thread(target=_listen, args=(connection, questions), daemon=True).start()
+    connection.send_bytes(to_bytes(Answer("ready", encode(facts), None, "")))
     while True:
         question = read_question(questions.get())
+        data = decode(question.data)
         shelf.arrived = question.snapshot
-        reply = run(host.handling(question.call, question.data, Form(question.form)))
+        if question.call == "admit":
+            reply = host.admitted(data)
+        else:
+            reply = run(host.handling(question.call, data, Form(question.form)))
         connection.send_bytes(to_bytes(_answer(reply, shelf.leaving())))
         if question.call == "close":
             return

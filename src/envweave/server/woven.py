@@ -37,6 +37,7 @@ class WovenStream:
         self._opening: set[asyncio.Task[None]] = set()
         self._outbox: list[bytes] = []
         self._lent = False
+        self._gone = False
         self._filled: asyncio.Future[None] = self._loop.create_future()
 
     async def run(self) -> None:
@@ -54,8 +55,7 @@ class WovenStream:
             resumable = not left.for_good
         finally:
             writer.cancel()
-            for task in self._opening:
-                task.cancel()
+            self._gone = True
             for session in self._refs.values():
                 self._sessions.detach(session, self, resumable=resumable)
 
@@ -122,6 +122,9 @@ class WovenStream:
                 session.owner.session_taken(session)
         else:
             session = await self._sessions.open(read_opening(data, f"{self._sessions.offer.name}#0"))
+        if self._gone:
+            self._sessions.close_soon(session, "disconnected")
+            raise SessionLostError(f"nobody waits for {session.env_id}")
         self._sessions.attach(session, self)
         self._refs[ref] = session
         wants_schema = isinstance(data, dict) and data.get("schema") is True

@@ -11,8 +11,8 @@ import msgspec
 
 from envweave.errors import NotJSONableError, ProtocolError
 
-DEEPEST = 64
-"""Levels of nesting that a message may have."""
+DEEPEST = 72
+"""Levels of nesting that a message may have: what `to_json` allows for a value, and the envelope around it."""
 
 _decode = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode

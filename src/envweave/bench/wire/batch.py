@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import closing
-from importlib.util import find_spec
 
 import msgspec
 
@@ -127,13 +126,11 @@ async def batches(pair: Pair, rounds: int) -> list[Figure]:
             others = await duel(woven.batch, apart, rounds=rounds)
         finally:
             await woven.close()
-    figures = [
+    return [
         same.figure(f"batch of {SESSIONS} steps / single messages, raw client", at_least=WANTED),
         others.figure(f"batch of {SESSIONS} steps / {SESSIONS} connections, raw client"),
+        await _vector(pair, rounds),
     ]
-    if find_spec("envweave.client.vector") is not None:
-        figures.append(await _vector(pair, rounds))
-    return figures
 
 
 async def _vector(pair: Pair, rounds: int) -> Figure:
@@ -141,4 +138,4 @@ async def _vector(pair: Pair, rounds: int) -> Figure:
         await vector.open(SESSIONS)
         await single.open(SESSIONS)
         found = await duel(vector, single, rounds=rounds)
-    return found.figure(f"make_vector(url, {SESSIONS}) / {SESSIONS} EnvClients", at_least=WANTED)
+    return found.figure(f"own vector of {SESSIONS} / {SESSIONS} own clients", at_least=WANTED)

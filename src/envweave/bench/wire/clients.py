@@ -19,7 +19,7 @@ WANTED = {1: 2.0, 64: 3.0}
 
 
 class Client:
-    """A client process with its sessions on a server: a contender. Use it in an `async with`; open, run, close, open …"""
+    """A client process and its sessions on a server: a contender, once they are open. Use it in an `async with`."""
 
     def __init__(self, server: Server, program: tuple[str, ...]) -> None:
         self._server = server
@@ -34,7 +34,7 @@ class Client:
         try:
             await self._read()
         except BaseException:
-            self._process.kill()
+            await self._end()
             raise
         return self
 
@@ -51,7 +51,14 @@ class Client:
         await self._tell("close")
 
     async def __aexit__(self, *_: object) -> None:
-        self._process.kill()
+        await self._end()
+
+    async def _end(self) -> None:
+        """It has nothing to lose: sessions that are still open are the server's to close."""
+        try:
+            self._process.kill()
+        except ProcessLookupError:
+            pass
         await self._process.wait()
 
     async def _tell(self, command: str) -> Any:

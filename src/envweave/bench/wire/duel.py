@@ -98,9 +98,12 @@ class Stepper:
         self.link.failed = self._failed
         self.link.transport.write(self._message)
 
-    async def rest(self) -> None:
-        """Stop and wait for the last answer. Raises what went wrong."""
+    def halt(self) -> None:
+        """Send no more."""
         self._running = False
+
+    async def rest(self) -> None:
+        """Wait for the last answer. Raises what went wrong."""
         await asyncio.wait_for(self._rest, TIMEOUT)
 
     def _received(self, answer: bytes) -> None:
@@ -119,7 +122,7 @@ class Stepper:
 
 
 class Crowd:
-    """Steppers side by side against one server: a contender."""
+    """Steppers side by side against one server: a contender. Whoever made it closes it."""
 
     def __init__(self, server: Server, steppers: Sequence[Stepper]) -> None:
         self._server = server
@@ -133,6 +136,8 @@ class Crowd:
         await asyncio.sleep(seconds)
         counted = self._count() - count
         slice = Slice(counted, time.perf_counter() - began, self._server.cpu_seconds() - cpu)
+        for stepper in self._steppers:
+            stepper.halt()
         for stepper in self._steppers:
             await stepper.rest()
         return slice

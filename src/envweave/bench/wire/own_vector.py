@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 from envweave.bench.wire.driven import MESSAGE, obey
-from envweave.registry.make import make_vector
+from envweave.client.env_client import connect_vector
 
 
 class Driven:
@@ -17,7 +17,7 @@ class Driven:
         self._vector: Any = None
 
     async def open(self, url: str, count: int) -> None:
-        self._vector = make_vector(url, count)
+        self._vector = connect_vector(url, count)
         self._vector.reset()
 
     async def run(self, seconds: float) -> tuple[int, float]:

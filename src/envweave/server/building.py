@@ -1,0 +1,113 @@
+"""From what a client asked for to an environment that runs: on threads, on the loop, or in a process."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import multiprocessing
+import pickle
+import threading
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from envweave.core.async_local import AsyncLocalEnv
+from envweave.core.flows import Blueprint
+from envweave.core.local import LocalEnv
+from envweave.core.start import is_async, started
+from envweave.errors import EnvError, UsageError
+from envweave.server.host import Host
+from envweave.server.offer import Offer
+from envweave.server.runners import LoopRunner, ProcessRunner, Runner, ThreadRunner
+from envweave.server.session import Opening
+from envweave.server.settings import Settings
+from envweave.server.shelf import SessionShelf
+from envweave.server.threads import Threads
+from envweave.server.worker import Recipe
+
+log = logging.getLogger(__name__)
+
+
+class Builder:
+    """Builds the environments of one server. What comes too late for its client is closed again."""
+
+    def __init__(self, offer: Offer, settings: Settings, loop: asyncio.AbstractEventLoop, threads: Threads) -> None:
+        self._offer = offer
+        self._settings = settings
+        self._loop = loop
+        self._threads = threads
+        if settings.isolation == "process":
+            factory = offer.spec.loaded()
+            preload = ["__main__", "envweave.server.worker", getattr(factory, "__module__", "envweave.server.worker")]
+            multiprocessing.get_context("forkserver").set_forkserver_preload(preload)
+
+    async def build(self, opening: Opening, shelf: SessionShelf, episodes: int) -> Runner:
+        """An environment of its own for a session; `episodes` were begun by one before it."""
+        if self._settings.isolation == "process":
+            runner = await self._in_process(opening, shelf, episodes)
+            self._offer.learn_facts(runner.action_schema, runner.multi_agent)
+            return runner
+        return await self._here(opening, shelf, episodes)
+
+    async def _in_process(self, opening: Opening, shelf: SessionShelf, episodes: int) -> ProcessRunner:
+        recipe = Recipe(
+            spec=self._offer.limited(opening.limits),
+            arguments=opening.arguments,
+            autoreset=opening.autoreset,
+            env_id=opening.env_id,
+            episodes=episodes,
+            debug=self._settings.debug,
+        )
+        _check_travels(recipe)
+        start = partial(ProcessRunner, self._threads, recipe, shelf, timeout=self._settings.step_timeout)
+        return await self._threads.run(start, late=lambda runner: runner.abandon())  # type: ignore[no-any-return]
+
+    async def _here(self, opening: Opening, shelf: SessionShelf, episodes: int) -> Runner:
+        plan = self._offer.plan(opening.arguments, autoreset=opening.autoreset, **opening.limits)
+        threads = self._threads
+        if self._offer.single_thread is not False:  # a function does not tell before it has made one
+            threads = Threads(self._loop, 1, retire_after=threading.TIMEOUT_MAX)
+        alone = False
+        try:
+            env = await self._in_time(plan, threads)
+            self._offer.learn(env)
+            alone = bool(self._offer.single_thread)
+        finally:
+            if threads is not self._threads and not alone:
+                threads.end()
+                threads = self._threads
+        kind = AsyncLocalEnv if is_async(env) else LocalEnv
+        flows = started(opening.env_id, lambda: kind(plan, opening.env_id, env))
+        flows.referee.episode_number = episodes
+        host = Host(flows, shelf, owned=self._offer.instance is None, debug=self._settings.debug)
+        return LoopRunner(self._loop, host) if kind is AsyncLocalEnv else ThreadRunner(threads, host, alone=alone)
+
+    async def _in_time(self, plan: Blueprint, threads: Threads) -> Any:
+        timeout = self._settings.step_timeout
+        try:
+            return await asyncio.wait_for(threads.run(plan.build, late=partial(self._close_late, threads)), timeout)
+        except TimeoutError:
+            raise EnvError(f"{self._offer.name} was not built in {timeout:g} s") from None
+
+    def _close_late(self, threads: Threads, env: Any) -> None:
+        """Nobody waits any more for this environment."""
+        close: Callable[[], Any] | None = getattr(env, "close", None)
+        if close is None or self._offer.instance is not None:
+            return
+        if is_async(env):
+            self._loop.create_task(env.close())
+        else:
+            threads.submit(close, _ignore)
+
+
+def _ignore(answer: Any) -> None:
+    if isinstance(answer, BaseException):
+        log.warning("an environment that came too late did not close: %r", answer)
+
+
+def _check_travels(recipe: Recipe) -> None:
+    try:
+        pickle.dumps(recipe)
+    except Exception as error:  # pickling somebody's object may raise anything
+        message = f"{recipe.spec.id} cannot be sent to a process: {error}"
+        raise UsageError(message, "use a class or function at the top of a module, not a lambda") from None

@@ -47,4 +47,4 @@ def show(figures: Sequence[Figure]) -> None:
         mark = "✓" if figure.kept else "✗ missed"
         value = f"{figure.value:.3g}" if figure.value < 1000 else f"{figure.value:.0f}"
         table.add_row(figure.what, f"{value} {figure.unit}", figure.wanted, mark, f"[dim]{figure.note}")
-    Console(width=150).print(table)
+    Console(width=160).print(table)

@@ -20,8 +20,8 @@ from envweave.wire.protocol import CALL_HEADER, SESSION_HEADER
 if TYPE_CHECKING:
     from envweave.server.stream import Receive, Scope, Send
 
-OPEN_PATHS = ("/health",)
-"""What answers without a token: a load balancer has none."""
+OPEN_PATHS = ("/health", "/web")
+"""What answers without a token: a load balancer has none, and a browser gets the page before it can be asked for one."""
 
 ONCE = frozenset(
     {b"authorization", b"content-length", b"host", b"origin", CALL_HEADER.encode(), SESSION_HEADER.encode()}

@@ -4,8 +4,8 @@ The usual way leads from the loop to a thread of the pool and back, and each cha
 step itself. So a connection whose environment answers within a millisecond is lent to the express, as long as it sends
 nothing but steps.
 
-A step that is not quick after all holds up nobody: the loop looks every few milliseconds, takes the hung call over as an
-ordinary one and lets another thread go on with the other connections.
+A step that is not quick after all holds up nobody: the loop looks every few milliseconds, takes the hung call over as
+an ordinary one and lets another thread go on with the other connections.
 """
 
 from __future__ import annotations
@@ -65,8 +65,7 @@ class Express:
         self._running: tuple[Line, list[None]] | None = None
         """What the leader is at, with the token that it or the loop may take."""
         self._replies: deque[tuple[Line, bytes]] = deque()
-        """Frames to be written. Writing one wakes its receiver, which on most machines costs more than a step: so they are
-        written some at a time."""
+        """Frames to be written, some at a time: each wakes its receiver, which may cost more than a step."""
         self._seen: Any = None
         self._watch: asyncio.TimerHandle | None = None
 

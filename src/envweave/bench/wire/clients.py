@@ -40,8 +40,8 @@ class Client:
 
     async def __call__(self, seconds: float) -> Slice:
         cpu = self._server.cpu_seconds()
-        steps, passed = await self._tell(f"run {seconds}")
-        return Slice(steps, passed, self._server.cpu_seconds() - cpu)
+        steps, passed, client_cpu = await self._tell(f"run {seconds}")
+        return Slice(steps, passed, self._server.cpu_seconds() - cpu, client_cpu)
 
     async def open(self, count: int) -> None:
         """Open so many sessions, and reset them."""

@@ -1,6 +1,6 @@
 """The inside of a client process: it does what its standard input says.
 
-A line in, a line of JSON out: `open URL COUNT`, `run SECONDS` (gives steps and seconds), `close`.
+A line in, a line of JSON out: `open URL COUNT`, `run SECONDS` (gives steps, seconds and CPU seconds), `close`.
 It imports next to nothing: OpenEnv's client is driven by it too.
 """
 
@@ -27,7 +27,7 @@ class Obedient(Protocol):
         """Open so many sessions and reset them."""
 
     async def run(self, seconds: float) -> tuple[int, float]:
-        """Step all of them for so long; gives the steps and the seconds it took."""
+        """Step all of them for about so long; gives the steps and the seconds it took."""
 
     async def close(self) -> None:
         """Close them."""
@@ -71,12 +71,13 @@ async def obey(driven: Obedient) -> None:
     loop = asyncio.get_running_loop()
     print(json.dumps("ready"), flush=True)
     while line := await loop.run_in_executor(None, sys.stdin.readline):
-        answer: tuple[int, float] | None = None
+        answer: tuple[int, float, float] | None = None
         match line.split():
             case ["open", url, count]:
                 await driven.open(url, int(count))
             case ["run", seconds]:
-                answer = await driven.run(float(seconds))
+                cpu = time.process_time()
+                answer = (*await driven.run(float(seconds)), time.process_time() - cpu)
             case _:
                 await driven.close()
         print(json.dumps(answer), flush=True)

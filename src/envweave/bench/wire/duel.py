@@ -25,8 +25,9 @@ class Slice:
 
     steps: int
     seconds: float
-    cpu_seconds: float
-    """Of the server."""
+    server_cpu_seconds: float
+    client_cpu_seconds: float = 0.0
+    """0 if the client is this process."""
 
     @property
     def rate(self) -> float:
@@ -44,27 +45,31 @@ class Duel:
     ours: list[Slice]
     theirs: list[Slice]
 
-    def figure(self, what: str, *, at_least: float | None = None, unit: str = "steps/s") -> Figure:
+    def figure(self, what: str, *, at_least: float | None = None) -> Figure:
         """How many times as fast the first was, in the median round."""
         ratios = [ours.rate / theirs.rate for ours, theirs in zip(self.ours, self.theirs, strict=True)]
         best = max(s.rate for s in self.ours) / max(s.rate for s in self.theirs)
         rates = [median(s.rate for s in slices) for slices in (self.ours, self.theirs)]
-        costs = [_cpu_microseconds(slices) for slices in (self.ours, self.theirs)]
-        note = f"{rates[0]:.0f} / {rates[1]:.0f} {unit}, server CPU {costs[0]:.0f} / {costs[1]:.0f} µs, best {best:.2f}"
+        server, client = self._costs("server_cpu_seconds"), self._costs("client_cpu_seconds")
+        note = f"{rates[0]:.0f} / {rates[1]:.0f} per second, best {best:.2f}"
+        note += f"; server CPU {server[0]:.0f} / {server[1]:.0f} µs"
+        if all(client):
+            note += f", client CPU {client[0]:.0f} / {client[1]:.0f} µs"
         measured: dict[str, Any] = {
             "best": best,
             "ratios": ratios,
             "rates": rates,
-            "server_cpu_microseconds": costs,
+            "server_cpu_microseconds": server,
+            "client_cpu_microseconds": client,
             "ours": [asdict(one) for one in self.ours],
             "theirs": [asdict(one) for one in self.theirs],
         }
         return Figure(what=what, value=median(ratios), at_least=at_least, note=note, measured=measured)
 
-
-def _cpu_microseconds(slices: Sequence[Slice]) -> float:
-    """Of the server for each step, over all turns: the kernel counts in steps of 10 ms."""
-    return sum(s.cpu_seconds for s in slices) / max(1, sum(s.steps for s in slices)) * 1e6
+    def _costs(self, of: str) -> list[float]:
+        """Microseconds of CPU for each step, over all turns: the kernel counts a server's in steps of 10 ms."""
+        both = (self.ours, self.theirs)
+        return [sum(getattr(s, of) for s in slices) / sum(s.steps for s in slices) * 1e6 for slices in both]
 
 
 async def duel(ours: Contender, theirs: Contender, *, rounds: int) -> Duel:

@@ -1,4 +1,4 @@
-"""`/openapi.json` tells the truth: schemathesis sends what it allows, and what it does not, and looks at the answers."""
+"""`/openapi.json` tells the truth: schemathesis sends what it allows and what it does not, and sees what comes back."""
 
 import httpx
 import pytest

@@ -1,4 +1,4 @@
-"""An unmodified OpenEnv client plays against `envweave serve`: the current release, and the frozen `openenv-core` 0.3.0."""
+"""An unmodified OpenEnv client plays against `envweave serve`: that of 0.10, and the frozen `openenv-core` 0.3.0."""
 
 import json
 import os

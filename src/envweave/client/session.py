@@ -42,7 +42,7 @@ class Session(ABC):
     home: asyncio.AbstractEventLoop
 
     @abstractmethod
-    async def send(self, call: Call) -> None:
+    def send(self, call: Call) -> None:
         """Number the call and see that it gets an answer, which may be an error. Raises `SessionLostError`."""
 
     @abstractmethod

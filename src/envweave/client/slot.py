@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple, NoReturn
 
 from envweave.client.call import Call
-from envweave.client.settings import sendable
+from envweave.client.settings import packed
 from envweave.client.stream import StreamSession
 from envweave.errors import (
     EnvWeaveError,
@@ -32,7 +32,8 @@ class Work(NamedTuple):
     """What is to be done for one row, on the loop."""
 
     kind: str
-    data: Any = None
+    body: bytes = b""
+    options: Mapping[str, Any] = {}
 
 
 class RemoteSlot:
@@ -74,7 +75,7 @@ class RemoteSlot:
             return None
         if not any(isinstance(request, NeedAction) for request in self._pending):
             self._refuse()
-        return sendable(action, "action", InvalidActionError)
+        return packed(action, "action", InvalidActionError)
 
     def _refuse(self) -> NoReturn:
         if self._pending:
@@ -84,21 +85,21 @@ class RemoteSlot:
         raise ResetNeededError(state, "call env.reset()")
 
     def admit_reset(self, arguments: dict[str, Any]) -> None:
-        sendable(arguments, "reset")
+        packed(arguments, "reset")
 
     def admit_reply(self, request_id: str) -> None:
         calls = [request.request_id for request in self._pending if isinstance(request, ToolCall)]
         if request_id not in calls:
             raise UsageError(f"no open request {request_id!r}", f"open requests: {', '.join(calls) or 'none'}")
 
-    def step(self, data: Any) -> Work:
-        return Work("recover") if self.recovering else Work("step", data)
+    def step(self, body: bytes) -> Work:
+        return Work("recover") if self.recovering else Work("step", body)
 
     def reset(self, arguments: dict[str, Any]) -> Work:
-        return Work("reset", sendable({k: v for k, v in arguments.items() if v is not None}, "reset"))
+        return Work("reset", options={name: value for name, value in arguments.items() if value is not None})
 
     def respond(self, request_id: str, value: Any) -> Work:
-        return Work("respond", {"request_id": request_id, "value": sendable(value, "value")})
+        return Work("respond", packed({"request_id": request_id, "value": value}, "response"))
 
     def lose_step(self, error: EnvWeaveError) -> StepResult[Any]:
         return self.failed(error)
@@ -177,7 +178,7 @@ class RemoteSlot:
     async def recover(self) -> StepResult[Any]:
         return await self.begin_next(StepResult(self._last_obs))
 
-    async def reset_row(self, data: dict[str, Any]) -> ResetResult[Any]:
+    async def reset_row(self, options: Mapping[str, Any]) -> ResetResult[Any]:
         """Try, and try again in a new session. Raises `UsageError` if the server does not take the arguments."""
         owed: tuple[Request, ...] = ()
         name = f"{self.id}/{self._episodes + 1}"
@@ -185,8 +186,8 @@ class RemoteSlot:
             try:
                 if self._broken:
                     owed += await self._rebuild()
-                    data = {"episode_id": name, **data}
-                result = reset_from_data(answer := await self._ask("reset", data), self._told)
+                    options = {"episode_id": name, **options}
+                result = reset_from_data(answer := await self._ask("reset", packed(options, "reset")), self._told)
             except UsageError:
                 raise
             except EnvWeaveError as error:
@@ -197,7 +198,7 @@ class RemoteSlot:
             else:
                 self._note(answer, result.requests)
                 self._last_obs, self.step_count = result.observation, 0
-                self._episodes, self._episode_id = self._episodes + 1, data.get("episode_id", name)
+                self._episodes, self._episode_id = self._episodes + 1, options.get("episode_id", name)
                 self.recovering = False
                 result.requests = (*owed, *result.requests)
                 return result
@@ -219,15 +220,15 @@ class RemoteSlot:
     async def close(self) -> tuple[Request, ...]:
         """Close the environment on the server, in bounded time."""
         try:
-            answer = await self._ask("close", None, CLOSE_TIMEOUT)
+            answer = await self._ask("close", b"", CLOSE_TIMEOUT)
         except (EnvWeaveError, WaitTimeoutError) as error:
             if not isinstance(error, SessionLostError):
                 log.warning("%s did not close: %s", self.id, error.message)
             return error.requests
         return requests_from_data(answer.get("requests", ()))
 
-    async def _ask(self, kind: str, data: Any, timeout: float | None = None) -> Any:
-        call = Call(kind, data)
-        await self.session.send(call)
+    async def _ask(self, kind: str, body: bytes, timeout: float | None = None) -> Any:
+        call = Call(kind, body)
+        self.session.send(call)
         await call.wait(timeout)
         return call.result()

@@ -10,6 +10,7 @@ from typing import Any
 
 from websockets.asyncio.client import ClientConnection
 from websockets.frames import DATA_OPCODES, Frame
+from websockets.protocol import State
 
 Listener = Callable[[bytes], None]
 
@@ -36,6 +37,15 @@ class Socket(ClientConnection):
                 return
             data, self._parts = b"".join(self._parts), []
         self._listener(data)
+
+    def write(self, data: bytes) -> None:
+        """Send a text message without waiting, or not at all if the connection is going: `ended` tells that.
+
+        Nothing is held back while the network is slow. Whoever has one call under way at a time cannot pile up much.
+        """
+        if self.protocol.state is State.OPEN:
+            self.protocol.send_text(data)
+            self.send_data()
 
     async def ended(self) -> tuple[frozenset[int], str]:
         """Wait for the end of the connection; gives the close codes of both sides and the reason."""

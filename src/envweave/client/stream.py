@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from envweave.client.call import Call
 from envweave.client.session import Opened, Session
-from envweave.client.settings import Wanted
+from envweave.client.settings import Wanted, packed
 from envweave.errors import EnvWeaveError, ProtocolError, SessionLostError
+from envweave.wire.codec import encode
 from envweave.wire.faults import fault_from_data
 from envweave.wire.protocol import ERROR
 
@@ -26,7 +27,7 @@ class StreamSession(Session):
         self.server = channel.settings.address.http
         self.up = False
         """The session is open on the connection that there is now."""
-        self.opening = Call("open", data)
+        self.opening = Call("open", packed(data, "open"))
         self.call: Call | None = None
         self.lost: SessionLostError | None = None
         self._channel = channel
@@ -37,10 +38,10 @@ class StreamSession(Session):
     def home(self) -> asyncio.AbstractEventLoop:  # type: ignore[override]
         return self._channel.home
 
-    async def send(self, call: Call) -> None:
+    def send(self, call: Call) -> None:
         self.enlist(call)
         if self.up:
-            await self._channel.say(self.message(call))
+            self._channel.say(self.message(call))
 
     def enlist(self, call: Call) -> None:
         """Take a call as the one under way, without sending it. Raises `SessionLostError`."""
@@ -63,13 +64,13 @@ class StreamSession(Session):
     async def leave(self) -> None:
         await self._channel.forget(self)
 
-    def greeting(self) -> dict[str, Any]:
-        data = {"resume": self.opened.session_id} if self.opening.answered else self.opening.data
-        return {"type": "open", "ref": self.ref, "data": data}
+    def greeting(self) -> bytes:
+        body = encode({"resume": self.opened.session_id}) if self.opening.answered else self.opening.body
+        return b'{"type":"open","ref":%d,"data":%b}' % (self.ref, body)
 
-    def message(self, call: Call) -> dict[str, Any]:
-        message = {"type": call.kind, "ref": self.ref, "id": call.number}
-        return message if call.data is None else {**message, "data": call.data}
+    def message(self, call: Call) -> bytes:
+        head = b'{"type":"%b","ref":%d,"id":%d' % (call.kind.encode(), self.ref, call.number)
+        return b'%b,"data":%b}' % (head, call.body) if call.body else head + b"}"
 
     # Replies.
 
@@ -131,7 +132,7 @@ class StreamSession(Session):
             again = batch_message(batch)
         else:
             return
-        self._channel.soon(again)
+        self._channel.say(again)
 
     def fail(self, error: EnvWeaveError) -> None:
         """End the call under way, if there is one; the session itself is sound."""
@@ -147,5 +148,5 @@ class StreamSession(Session):
             self.opening.fail(error)
 
 
-def batch_message(calls: Sequence[tuple[StreamSession, Call]]) -> dict[str, Any]:
-    return {"type": "batch", "data": [session.message(call) for session, call in calls]}
+def batch_message(calls: Sequence[tuple[StreamSession, Call]]) -> bytes:
+    return b'{"type":"batch","data":[%b]}' % b",".join([session.message(call) for session, call in calls])

@@ -7,7 +7,9 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
 from typing import Any, Protocol, Self
 
+from envweave.client.remote import RemoteEnv
 from envweave.core.handle import AsyncEnvHandle
+from envweave.core.loop import BACKGROUND
 from envweave.errors import BusyError, ClosedError, UnsupportedError, UsageError
 from envweave.requests import AutoresetReady, Request
 from envweave.results import ResetResult, StepResult
@@ -87,11 +89,14 @@ class TypedEnv(AsyncEnvHandle[Any]):
 
     async def step(self, action: Any) -> StepResult[Any]:
         inner = self._inner or await self.connect()
-        if self._multi_agent and isinstance(action, Mapping):
-            payload: Any = {agent: self.hooks._step_payload(one) for agent, one in action.items()}
-        else:
-            payload = self.hooks._step_payload(action)
-        return self._shaped(await inner.step(payload))
+        return self._shaped(await inner.step(self._payload(action)))
+
+    def step_from_thread(self, action: Any) -> StepResult[Any] | None:
+        """`step`, waited for in this thread; None if it cannot wait, because the connection is not in the background."""
+        inner = self._inner
+        if not isinstance(inner, RemoteEnv) or inner.home is not BACKGROUND.loop or _running_loop() is inner.home:
+            return None
+        return self._shaped(inner.step_from_thread(self._payload(action)))
 
     async def respond(self, request_id: str, value: Any) -> StepResult[Any]:
         inner = self._inner or await self.connect()
@@ -145,6 +150,11 @@ class TypedEnv(AsyncEnvHandle[Any]):
     def _multi_agent(self) -> bool:
         return getattr(self._inner, "multi_agent", False)
 
+    def _payload(self, action: Any) -> Any:
+        if self._multi_agent and isinstance(action, Mapping):
+            return {agent: self.hooks._step_payload(one) for agent, one in action.items()}
+        return self.hooks._step_payload(action)
+
     def _shaped(self, result: StepResult[Any]) -> StepResult[Any]:
         """The result with the client's observations, those of the next episode included."""
         result.observation, result.reward = self._read(result.observation, result.reward, result.done, result.info)
@@ -193,3 +203,10 @@ def _openenv_form(payload: dict[str, Any]) -> dict[str, Any]:
     if observation.get("metadata"):
         payload["metadata"] = observation["metadata"]
     return payload
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None

@@ -143,7 +143,7 @@ class RemoteVector(VectorEnv):
             if work.kind == "reset":
                 self._spawn(self._reset(batch, id, slot, work))
             elif work.kind != "recover":
-                call = Call(work.kind, work.data)
+                call = Call(work.kind, work.body)
                 call.then = partial(self._answered, batch, id, slot)
                 try:
                     slot.session.enlist(call)
@@ -164,7 +164,7 @@ class RemoteVector(VectorEnv):
                 call.companions = calls
             message = batch_message(calls)
         if all(session.up for session, _ in calls):  # else they are sent when all are up again
-            self._channel.soon(message)
+            self._channel.say(message)
 
     def _answered(self, batch: Batch, id: int, slot: RemoteSlot, call: Call) -> None:
         try:
@@ -191,7 +191,7 @@ class RemoteVector(VectorEnv):
 
     async def _reset(self, batch: Batch, id: int, slot: RemoteSlot, work: Work) -> None:
         try:
-            result = await slot.reset_row(work.data)
+            result = await slot.reset_row(work.options)
         except UsageError as error:
             self._refuse(batch, id, error)
         else:

@@ -169,8 +169,16 @@ def make_vector(
     """Make `num_envs` independent environments of one ID, or one for each ID of a list.
 
     `inproc` runs them in a loop: best for steps of less than a millisecond. `thread` runs them side by side: for steps
-    that wait. `auto` is `inproc`, or `thread` where `step_timeout` or `max_workers` ask for it.
+    that wait. `auto` is `inproc`, or `thread` where `step_timeout` or `max_workers` ask for it. At a URL the server
+    runs them, all on one connection.
     """
+    if isinstance(id, str | EnvSpec) and spec(id).url:
+        if backend != "auto" or step_timeout is not None or max_workers is not None:
+            hint = "leave out backend, step_timeout and max_workers; `envweave serve` has options for the same"
+            raise UsageError(f"where {spec(id).url} runs its environments is the server's choice", hint)
+        found = _limited(spec(id), deadline, max_episode_steps)
+        limits = {"deadline": found.deadline, "max_episode_steps": found.max_episode_steps}
+        return _remote_vector(found.url, _count(num_envs), autoreset=autoreset, arguments=kwargs, **limits)
     if backend == "auto":
         backend = "thread" if step_timeout is not None or max_workers is not None else "inproc"
     _check_backend(backend, tuple(VECTORS))
@@ -186,11 +194,18 @@ def make_vector(
     for number, one in enumerate(ids):
         key = one if isinstance(one, str) else f"spec {number}"
         found = _limited(spec(one), deadline, max_episode_steps)
+        if found.url:
+            raise UsageError(f"{found.url} in a list of IDs", "a vector on a server has one URL and num_envs")
         if key not in plans:
             plans[key] = blueprint(found, kwargs, autoreset=autoreset)
         named.append((plans[key], f"{found.id}#{number}"))
     options = {"step_timeout": step_timeout, "max_workers": max_workers}
     return load(VECTORS[backend])(named, **{k: v for k, v in options.items() if v is not None})  # type: ignore[no-any-return]
+
+
+def _remote_vector(url: str, num_envs: int, **options: Any) -> VectorEnv:
+    connect_vector = load("envweave.client.env_client:connect_vector", extra="client")
+    return connect_vector(url, num_envs, **options)  # type: ignore[no-any-return]
 
 
 def _limited(found: EnvSpec, deadline: float | None, max_episode_steps: int | None) -> EnvSpec:

@@ -21,14 +21,12 @@ if TYPE_CHECKING:
     from envweave.server.stream import Receive, Scope, Send
 
 OPEN_PATHS = ("/health", "/web")
-"""What answers without a token: a load balancer has none, and a browser gets the page before it can be asked for one."""
+"""What answers without a token: a load balancer has none, and a browser gets the page before it can send one."""
 
 ONCE = frozenset(
     {b"authorization", b"content-length", b"host", b"origin", CALL_HEADER.encode(), SESSION_HEADER.encode()}
 )
 """Headers that must not be there twice: which of them counts would be a matter of taste."""
-
-_REFUSE_SOCKET = "websocket.http.response"
 
 
 class Door:
@@ -52,12 +50,9 @@ class Door:
             await (self._stream if is_stream else self._app)(scope, receive, send)
         elif scope["type"] == "http":
             await refuse(send, *refusal)
-        else:
+        else:  # before it is accepted, so that the client sees HTTP 403
             await receive()
-            if _REFUSE_SOCKET in scope.get("extensions", {}):
-                await refuse(send, *refusal, kind=_REFUSE_SOCKET)
-            else:
-                await send({"type": "websocket.close", "code": 1008, "reason": refusal[1].message})
+            await send({"type": "websocket.close", "code": 1008, "reason": refusal[1].message})
 
     def _refusal(self, scope: Scope) -> tuple[int, EnvWeaveError] | None:
         headers = dict(scope["headers"])
@@ -108,14 +103,14 @@ def _is_local(host: str) -> bool:
     return True
 
 
-async def refuse(send: Send, status: int, error: EnvWeaveError, kind: str = "http.response") -> None:
-    """Answer an HTTP request with an error, or a WebSocket that was not accepted yet."""
+async def refuse(send: Send, status: int, error: EnvWeaveError) -> None:
+    """Answer an HTTP request with an error."""
     body = http_fault(error)
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
     if status == 401:
         headers.append((b"www-authenticate", b"Bearer"))
-    await send({"type": f"{kind}.start", "status": status, "headers": headers})
-    await send({"type": f"{kind}.body", "body": body})
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
 
 
 def http_fault(error: EnvWeaveError) -> bytes:

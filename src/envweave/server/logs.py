@@ -51,13 +51,16 @@ _NOT_OURS = {"message", "asctime", "color_message", "websocket", "taskName"}
 
 
 def configure(level: str, *, as_json: bool) -> None:
-    """Send what the server and its web server say to stderr."""
+    """Send what the server and its web server say to stderr.
+
+    Of uvicorn only warnings, at any level: it would write down the token, and session ids, which are keys too.
+    """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JSONLines() if as_json else Lines())
-    for name in ("envweave", "uvicorn"):
-        logger = logging.getLogger(name)
+    uvicorn = logging.getLogger("uvicorn")
+    for logger in (logging.getLogger("envweave"), uvicorn):
         logger.handlers = [handler]
         logger.setLevel(level.upper())
-        if name == "uvicorn" and level.upper() == "INFO":
-            logger.setLevel("WARNING")  # it tells of every connection
         logger.propagate = False
+    if uvicorn.level < logging.WARNING:
+        uvicorn.setLevel(logging.WARNING)

@@ -73,7 +73,7 @@ class WovenStream:
 
     def _handle(self, message: dict[str, Any], ref: Any, number: Any) -> None:
         kind = message.get("type")
-        if kind in ORDINARY:
+        if kind.__class__ is str and kind in ORDINARY:
             session = self._session(ref, number)
             session.call(kind, message.get("data", {}), Form.EXTENDED, partial(self._put, ref, number), number)
         elif kind == "open":

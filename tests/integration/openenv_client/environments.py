@@ -6,6 +6,7 @@ import threading
 
 from openenv.core.env_server import Action, Environment, Observation, State
 from openenv.core.env_server.interfaces import Transform
+from pydantic import Field
 
 
 class Say(Action):
@@ -18,7 +19,7 @@ class Heard(Observation):
 
 
 class Story(State):
-    messages: list[str] = []
+    messages: list[str] = Field(default_factory=list)
 
 
 class Raise(Transform):

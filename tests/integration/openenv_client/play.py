@@ -1,7 +1,7 @@
-"""OpenEnv's own clients against our servers: `python play.py PART=URL PART=URL …`. Prints what they saw, as JSON by part.
+"""OpenEnv's own clients against our servers: `python play.py PART=URL PART=URL …` prints what they saw, as JSON.
 
-All parts in one process, because importing OpenEnv takes seconds. Nothing of envweave is imported here. A part's name may
-have a suffix, to play it twice: `served:async=http://…`.
+All parts in one process, because importing OpenEnv takes seconds. Nothing of envweave is imported here. A part's name
+may have a suffix, to play it twice: `served:async=http://…`.
 """
 
 import asyncio

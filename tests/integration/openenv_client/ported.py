@@ -1,4 +1,4 @@
-"""Server files as OpenEnv's users have them, with the one import changed, all in one process. Prints their URLs as JSON."""
+"""Server files as OpenEnv's users have them, with one import changed, all in one process. Prints their URLs as JSON."""
 
 import asyncio
 import json

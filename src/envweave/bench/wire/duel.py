@@ -51,10 +51,9 @@ class Duel:
         best = max(s.rate for s in self.ours) / max(s.rate for s in self.theirs)
         rates = [median(s.rate for s in slices) for slices in (self.ours, self.theirs)]
         server, client = self._costs("server_cpu_seconds"), self._costs("client_cpu_seconds")
-        note = f"{rates[0]:.0f} / {rates[1]:.0f} per second, best {best:.2f}"
-        note += f"; server CPU {server[0]:.0f} / {server[1]:.0f} µs"
+        note = f"{rates[0]:.0f} / {rates[1]:.0f} a second, server CPU {server[0]:.0f} / {server[1]:.0f} µs"
         if all(client):
-            note += f", client CPU {client[0]:.0f} / {client[1]:.0f} µs"
+            note += f", client {client[0]:.0f} / {client[1]:.0f} µs"
         measured: dict[str, Any] = {
             "best": best,
             "ratios": ratios,

@@ -138,9 +138,9 @@ def test_without_the_extra_it_says_how_to_install_it():
 
 
 def test_others_can_come_in_only_with_a_word_of_warning():
-    with running_server("echo", "--host", "0.0.0.0") as served:  # noqa: S104
+    with running_server("echo", "--host", "0.0.0.0") as served:
         assert "warning: 0.0.0.0 is reachable for others, and there is no token" in served.errors()
-    with running_server("echo", "--host", "0.0.0.0", "--token", "secret") as served:  # noqa: S104
+    with running_server("echo", "--host", "0.0.0.0", "--token", "secret") as served:
         assert "warning" not in served.errors()
 
 
@@ -163,8 +163,7 @@ def test_an_environment_that_cannot_be_built_costs_its_client_not_the_server(fol
 # The end.
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
-@pytest.mark.parametrize("isolation", ["thread", "process"])
+@pytest.mark.parametrize(("number", "isolation"), [(signal.SIGTERM, "thread"), (signal.SIGINT, "process")])
 def test_when_it_is_told_to_stop_it_closes_every_environment(folder, tmp_path, number, isolation):
     options = ("--arg", f"where={tmp_path}", "--isolation", isolation)
     with running_server("pkg://mine:Leaving", *options, cwd=folder) as served:
@@ -217,18 +216,23 @@ def test_a_quiet_server_writes_nothing():
 
 
 def test_metrics_count_what_was_done():
-    with running_server("echo", "--max-sessions", "2") as served:
-        with connect(served.ws_url) as ws, connect(served.ws_url), connect(served.ws_url) as refused:
-            assert json.loads(refused.recv(timeout=30))["data"]["code"] == "CAPACITY_REACHED"
-            ask(ws, "reset")
-            for _ in range(3):
-                ask(ws, "step", {"message": "hi"})
-            ask(ws, "step", {"massage": "hi"})
-            found = metrics(served)
+    with (
+        running_server("echo", "--max-sessions", "2") as served,
+        connect(served.ws_url) as ws,
+        connect(served.ws_url) as other,
+        connect(served.ws_url) as third,
+    ):
+        ask(ws, "reset")
+        ask(other, "reset")
+        assert json.loads(third.recv(timeout=30))["data"]["code"] == "CAPACITY_REACHED"
+        for _ in range(3):
+            ask(ws, "step", {"message": "hi"})
+        ask(ws, "step", {"massage": "hi"})
+        found = metrics(served)
     assert found["envweave_sessions"] == 2
     assert found["envweave_sessions_opened_total"] == 2
     assert found["envweave_sessions_refused_total"] == 1
-    assert found['envweave_calls_total{call="reset"}'] == 1
+    assert found['envweave_calls_total{call="reset"}'] == 2
     assert found['envweave_calls_total{call="step"}'] == 4
     assert found['envweave_errors_total{code="usage.invalid_action"}'] == 1
     assert found["envweave_step_seconds_count"] == 4

@@ -33,7 +33,7 @@ class Call:
 
     @property
     def awaited(self) -> bool:
-        return self._waiter is not None
+        return self._waiter is not None or self.then is not None
 
     def answer(self, data: Any) -> None:
         self._data = data
@@ -45,17 +45,17 @@ class Call:
 
     def _wake(self) -> None:
         self.answered = True
-        waiter = self._waiter
+        waiter, then = self._waiter, self.then
         if waiter is not None and not waiter.done():
             waiter.set_result(None)
-        if self.then is not None:
-            self.then(self)
+        if then is not None:
+            then(self)
 
     async def wait(self, timeout: float | None) -> None:
         """Return when the answer is there. Raises `WaitTimeoutError`."""
         if self.answered:
             return
-        if self._waiter is not None:
+        if self.awaited:
             raise BusyError(f"somebody waits for this {self.kind} already", "one call at a time on one environment")
         loop = asyncio.get_running_loop()
         self._waiter = waiter = loop.create_future()

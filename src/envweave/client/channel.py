@@ -16,7 +16,15 @@ from envweave.client.session import Opened
 from envweave.client.settings import Settings, Wanted
 from envweave.client.socket import Socket
 from envweave.client.stream import StreamSession
-from envweave.errors import ClosedError, EnvWeaveError, ProtocolError, SessionLostError, TransportError, describe
+from envweave.errors import (
+    ClosedError,
+    EnvWeaveError,
+    ProtocolError,
+    SessionLostError,
+    TransportError,
+    WaitTimeoutError,
+    describe,
+)
 from envweave.wire.codec import decode
 from envweave.wire.faults import fault_from_data
 from envweave.wire.protocol import ERROR
@@ -65,6 +73,9 @@ class Channel:
                 self.say(session.greeting())
             await session.opening.wait(self.settings.message_timeout_s)
             session.opening.result()
+        except WaitTimeoutError as error:
+            await self.forget(session)
+            raise TransportError(error.message, "message_timeout_s=… gives the server more time") from None
         except BaseException:
             await self.forget(session)
             raise

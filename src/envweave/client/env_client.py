@@ -231,7 +231,8 @@ class EnvClient(EnvHandle[ObsT], Generic[ActT, ObsT, StateT]):
         return self._face.close()
 
     def action_schema(self, agent_id: str | None = None) -> dict[str, Any] | None:
-        self.connect()
+        if not self.aio.connected:
+            self.connect()
         return self._face.action_schema(agent_id)
 
     def action_schema_here(self) -> dict[str, Any] | None:

@@ -107,10 +107,14 @@ class HTTPSession(Session):
                 if not _from_a_proxy(response):
                     return response
                 reason = f"HTTP {response.status_code}"
-            except httpx.ReadTimeout:  # the call may take that long: ask again for its answer
-                continue
+            except httpx.ReadTimeout as error:
+                if number:  # the call may take that long: ask again for its answer
+                    continue
+                raise TransportError(f"no answer from {self.server}: {describe(error)}") from None
             except httpx.TransportError as error:
                 reason = describe(error)
+                if not number and not isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
+                    raise TransportError(f"no answer from {self.server}: {reason}") from None  # it may have been done
             end = end or self.home.time() + self._settings.connect_timeout_s
             pause = pause_before(attempt)
             attempt += 1

@@ -13,7 +13,8 @@ from typing import Any
 from websockets.exceptions import ConnectionClosed
 
 from envweave.client.dial import dial
-from envweave.client.settings import Settings, Wanted, sendable
+from envweave.client.packing import packed
+from envweave.client.settings import Settings, Wanted
 from envweave.client.socket import Socket
 from envweave.core.actions import ActionRule
 from envweave.core.async_local import AsyncLocalEnv
@@ -28,7 +29,7 @@ from envweave.errors import (
     UnsupportedError,
 )
 from envweave.results import ResetResult, StepResult
-from envweave.wire.codec import decode, encode
+from envweave.wire.codec import decode
 from envweave.wire.faults import fault_from_data
 from envweave.wire.protocol import ERROR
 from envweave.wire.results import step_from_data
@@ -47,32 +48,32 @@ class OpenEnvProxy:
         """The connection has carried a message; one that has may have died since, unnoticed."""
 
     async def reset(self, **options: Any) -> ResetResult[Any]:
-        message = {"type": "reset", "data": sendable(options, "reset")}
+        data = b',"data":%b' % packed(options, "reset")
         if self._open_socket() is None:
             await self._dial()
         stale = self._used
         try:
-            data = await self._ask(message)
+            result = _read(await self._ask("reset", data))
         except SessionLostError:
             if not stale:
                 raise
             await self._dial()
-            data = await self._ask(message)
-        result = _read(data)
+            result = _read(await self._ask("reset", data))
         return ResetResult(result.observation, result.info)
 
-    async def step(self, action: Any) -> StepResult[Any]:
-        return _read(await self._ask({"type": "step", "data": action}))
+    async def step(self, action: bytes) -> StepResult[Any]:
+        """The action is JSON already, made when the rules looked at it."""
+        return _read(await self._ask("step", b',"data":%b' % action))
 
     async def state(self) -> Any:
-        return await self._ask({"type": "state"})
+        return await self._ask("state")
 
     async def close(self) -> None:
         socket, self._socket = self._open_socket(), None
         if socket is None:
             return
         try:
-            await socket.send(encode({"type": "close"}), text=True)
+            await socket.send('{"type":"close"}')
         except ConnectionClosed:
             pass
         await socket.close()
@@ -81,13 +82,13 @@ class OpenEnvProxy:
         self._socket = await dial(self._settings, extended=False)
         self._used = False
 
-    async def _ask(self, message: dict[str, Any]) -> Any:
+    async def _ask(self, kind: str, data: bytes = b"") -> Any:
         """One message, one reply. Whatever goes wrong in between ends the connection: a late reply has no name."""
         socket = self._open_socket()
         if socket is None:
             raise SessionLostError("the connection to the OpenEnv server is gone", "env.reset() makes a new one")
         self._used = True
-        frame = encode(message)
+        frame = b'{"type":"%b"%b}' % (kind.encode(), data)
         limit = self._settings.message_timeout_s
         try:
             async with asyncio.timeout(limit):
@@ -100,7 +101,7 @@ class OpenEnvProxy:
         except TimeoutError:
             self._drop()
             hint = "message_timeout_s=… gives it more time; env.reset() begins a new session"
-            raise SessionLostError(f"no answer to {message['type']} within {limit:g} s", hint) from None
+            raise SessionLostError(f"no answer to {kind} within {limit:g} s", hint) from None
         except EnvWeaveError:
             raise
         except BaseException:  # cancelled
@@ -165,7 +166,7 @@ async def openenv_plan(settings: Settings, wanted: Wanted) -> Blueprint:
     """How to make such environments, each with a connection of its own."""
     if wanted.arguments:
         raise UnsupportedError(f"{settings.address.http} is an OpenEnv server: it takes no arguments", "leave them out")
-    rule = ActionRule(_plain_action, await _action_schema(settings))
+    rule = ActionRule(_packed_action, await _action_schema(settings))
 
     def build() -> OpenEnvProxy:
         return OpenEnvProxy(settings, BACKGROUND.run(dial(settings, extended=False)))
@@ -176,8 +177,8 @@ async def openenv_plan(settings: Settings, wanted: Wanted) -> Blueprint:
     return Blueprint(build, rules, wanted.autoreset)
 
 
-def _plain_action(action: Any) -> Any:
-    return sendable(action, "action", InvalidActionError)
+def _packed_action(action: Any) -> bytes:
+    return packed(action, "action", InvalidActionError)
 
 
 async def _action_schema(settings: Settings) -> dict[str, Any] | None:

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from envweave.client.call import Call
+from envweave.client.episode import Episode
+from envweave.client.packing import packed
 from envweave.client.session import Session
-from envweave.client.settings import packed
 from envweave.core.handle import AsyncEnvHandle
 from envweave.core.loop import await_on
 from envweave.errors import (
@@ -25,10 +26,9 @@ from envweave.errors import (
     UsageError,
     WaitTimeoutError,
 )
-from envweave.requests import AutoresetReady, EndReason, EpisodeEnd, NeedAction, Request
+from envweave.requests import EpisodeEnd, NeedAction, Request
 from envweave.results import ResetResult, StepResult
 from envweave.wire.faults import requests_from_data
-from envweave.wire.results import pending_from_data, reset_from_data, step_from_data
 
 T = TypeVar("T")
 
@@ -58,12 +58,9 @@ class RemoteEnv(AsyncEnvHandle[Any]):
         self._timeout = message_timeout_s
         self._call: tuple[Call, Callable[[Any], Any]] | None = None
         """The call whose answer nobody has received yet, and how to read it."""
-        self._told: tuple[Request, ...] = ()
-        """The requests of the last result; the next one leaves them out if they are the same."""
-        self._pending: tuple[Request, ...] = ()
+        self._episode = Episode(self.id)
         self._owed: tuple[Request, ...] = ()
         """Ends that nobody has received; they come with the next reset or close."""
-        self._episode_id: str | None = None
         self._lost = False
         self._closed = False
         self._pid = os.getpid()
@@ -94,7 +91,7 @@ class RemoteEnv(AsyncEnvHandle[Any]):
         except SessionLostError as error:  # a reset needs nothing of the old session: once more, on a new one
             self._owed += error.requests
             result = await self._ask("reset", body, self._read_reset)
-        self._episode_id = episode_id
+        self._episode.id = episode_id
         return result
 
     async def step(self, action: Any) -> StepResult[Any]:
@@ -126,8 +123,8 @@ class RemoteEnv(AsyncEnvHandle[Any]):
         name, id = str(data.get("session_id")), str(data.get("env_id"))
         session = await self._at_home(lambda: self._session.join(name, id))
         twin = RemoteEnv(session, message_timeout_s=self._timeout)
-        twin._episode_id = self._episode_id
-        twin._pending = requests_from_data(data.get("pending", ()))
+        twin._episode.id = self._episode.id
+        twin._episode.join(data)
         return twin
 
     async def last(self) -> Any:
@@ -141,7 +138,7 @@ class RemoteEnv(AsyncEnvHandle[Any]):
         return await self._at_home(self._close)
 
     def action_schema(self, agent_id: str | None = None) -> dict[str, Any] | None:
-        for request in self._pending:
+        for request in self._episode.pending:
             if isinstance(request, NeedAction) and request.agent_id == agent_id:
                 return request.action_schema
         schema: dict[str, Any] | None = self._session.opened.action_schema
@@ -149,7 +146,7 @@ class RemoteEnv(AsyncEnvHandle[Any]):
 
     @property
     def pending(self) -> tuple[Request, ...]:
-        return self._pending
+        return self._episode.pending
 
     # The way of a call.
 
@@ -184,8 +181,11 @@ class RemoteEnv(AsyncEnvHandle[Any]):
         answered.acquire()
         call.then = lambda _: answered.release()
         self.home.call_soon_threadsafe(self._begin_or_fail, call)
-        if not answered.acquire(timeout=-1 if self._timeout is None else self._timeout):
-            raise call.late(self._timeout)
+        try:
+            if not answered.acquire(timeout=-1 if self._timeout is None else self._timeout):
+                raise call.late(self._timeout)
+        finally:
+            call.then = None
         if self._call is not None and self._call[0] is call:
             self._call = None
         return self._taken(call, self._read_step)  # type: ignore[no-any-return]
@@ -200,8 +200,7 @@ class RemoteEnv(AsyncEnvHandle[Any]):
         if self._call is None:
             raise UsageError("no answer is outstanding", "last() is for after a WaitTimeoutError")
         call, read = self._call
-        if not call.answered:
-            await call.wait(self._timeout)
+        await call.wait(self._timeout)
         self._call = None
         return self._taken(call, read)
 
@@ -214,7 +213,7 @@ class RemoteEnv(AsyncEnvHandle[Any]):
             raise
         except EnvWeaveError as error:
             if call.kind in ("reset", "step", "respond") and not isinstance(error, UsageError | TransportError):
-                self._pending = ()
+                self._episode.pending = ()
             raise
 
     def _check_free(self) -> None:
@@ -238,30 +237,17 @@ class RemoteEnv(AsyncEnvHandle[Any]):
     # What an answer means.
 
     def _read_reset(self, data: Any) -> ResetResult[Any]:
-        result = reset_from_data(data, self._told)
-        self._note(data, result.requests)
+        result = self._episode.read_reset(data)
         if self._owed:
             owed, self._owed = self._owed, ()
             result.requests = (*owed, *result.requests)
         return result
 
     def _read_step(self, data: Any) -> StepResult[Any]:
-        result = step_from_data(data, self._told)
-        self._note(data, result.requests)
-        return result
-
-    def _note(self, data: Mapping[str, Any], requests: tuple[Request, ...]) -> None:
-        if requests is not self._told:
-            for request in requests:
-                if isinstance(request, AutoresetReady):
-                    self._episode_id = request.episode_id
-        self._told = requests
-        self._pending = pending_from_data(data, requests)
+        return self._episode.read_step(data)
 
     def _read_restored(self, data: Any) -> None:
-        data = _mapping(data)
-        self._told = requests_from_data(data.get("requests", ()))
-        self._pending = pending_from_data(data, self._told)
+        self._episode.read_restored(_mapping(data))
 
     # The end of a call, a session, a handle.
 
@@ -273,24 +259,18 @@ class RemoteEnv(AsyncEnvHandle[Any]):
         try:
             requests = getattr(self._taken(call, read), "requests", ())
         except EnvWeaveError as error:
-            requests = getattr(error, "requests", ())
+            requests = error.requests
         self._owed += tuple(request for request in requests if isinstance(request, EpisodeEnd))
 
     def _bury(self, error: SessionLostError) -> tuple[Request, ...]:
         """The session is gone: the end of its episode, once."""
         self._lost = True
-        return self._end("infra_error", {"error": error.to_data()})
-
-    def _end(self, reason: EndReason, info: dict[str, Any]) -> tuple[Request, ...]:
-        if not self._pending:
-            return ()
-        self._pending = ()
-        return (EpisodeEnd(env_id=self.id, reason=reason, final_info=info, episode_id=self._episode_id),)
+        return self._episode.end("infra_error", {"error": error.to_data()})
 
     async def _renew(self) -> None:
-        self._owed += self._end("infra_error", {})
         self._session = await self._session.renew()
-        self.id, self._told, self._lost = self._session.opened.env_id, (), False
+        self.id, self._lost = self._session.opened.env_id, False
+        self._episode = Episode(self.id)
 
     async def _close(self) -> tuple[Request, ...]:
         self._drop_unread()
@@ -302,10 +282,10 @@ class RemoteEnv(AsyncEnvHandle[Any]):
             await call.wait(CLOSE_TIMEOUT)
             farewell = requests_from_data(_mapping(call.result()).get("requests", ()))
         except (TransportError, WaitTimeoutError):  # nobody is there to say it
-            farewell = self._end("closed", {})
+            farewell = self._episode.end("closed", {})
         finally:
             await self._session.leave()
-        owed, self._owed, self._pending = self._owed, (), ()
+        owed, self._owed, self._episode.pending = self._owed, (), ()
         return (*owed, *farewell)
 
 

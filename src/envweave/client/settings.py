@@ -63,18 +63,8 @@ class Wanted:
         return {**data, "schema": True} if schema else data
 
 
-def packed(value: Any, where: str, refusal: type[UsageError] = UsageError) -> bytes:
-    """The value as JSON, made by whoever sends it: what cannot cross is the caller's mistake, a `UsageError`."""
-    from envweave.wire.codec import encode  # msgspec, loaded with the first connection
-
-    try:
-        return encode(to_json(value, where=where))
-    except NotJSONableError as error:
-        raise refusal(f"cannot be sent: {error.message}", error.hint) from None
-
-
 def sendable(value: Any, where: str, refusal: type[UsageError] = UsageError) -> Any:
-    """The same as data."""
+    """The value as JSON data. What cannot cross is the caller's mistake, so it is a `UsageError`."""
     try:
         return to_json(value, where=where)
     except NotJSONableError as error:

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple, NoReturn
 
 from envweave.client.call import Call
-from envweave.client.settings import packed
+from envweave.client.episode import Episode
+from envweave.client.packing import packed
 from envweave.client.stream import StreamSession
 from envweave.errors import (
     EnvWeaveError,
@@ -17,10 +18,9 @@ from envweave.errors import (
     UsageError,
     WaitTimeoutError,
 )
-from envweave.requests import AutoresetReady, EpisodeEnd, LogEvent, NeedAction, Request, ToolCall
+from envweave.requests import AutoresetReady, LogEvent, NeedAction, Request, ToolCall
 from envweave.results import ResetResult, StepResult
 from envweave.wire.faults import requests_from_data
-from envweave.wire.results import pending_from_data, reset_from_data, step_from_data
 
 log = logging.getLogger(__name__)
 
@@ -56,10 +56,8 @@ class RemoteSlot:
         self._broken = False
         """A session that failed is not trusted again: another takes its place before the next reset."""
         self._episodes = 0
-        self._episode_id: str | None = None
+        self._episode = Episode(self.id)
         self._last_obs: Any = None
-        self._told: tuple[Request, ...] = ()
-        self._pending: tuple[Request, ...] = ()
 
     @property
     def env(self) -> RemoteSlot:
@@ -73,13 +71,13 @@ class RemoteSlot:
         """The action as data. Raises a `UsageError` if this environment does not wait for one."""
         if self.recovering:
             return None
-        if not any(isinstance(request, NeedAction) for request in self._pending):
+        if not any(isinstance(request, NeedAction) for request in self._episode.pending):
             self._refuse()
         return packed(action, "action", InvalidActionError)
 
     def _refuse(self) -> NoReturn:
-        if self._pending:
-            waiting = next(request.request_id for request in self._pending if isinstance(request, ToolCall))
+        if self._episode.pending:
+            waiting = next(request.request_id for request in self._episode.pending if isinstance(request, ToolCall))
             raise UsageError(f"tool call {waiting!r} is waiting for its reply", f"env.respond({waiting!r}, value)")
         state = f"the episode of {self.id} is over" if self._episodes else f"{self.id} was not reset yet"
         raise ResetNeededError(state, "call env.reset()")
@@ -88,7 +86,7 @@ class RemoteSlot:
         packed(arguments, "reset")
 
     def admit_reply(self, request_id: str) -> None:
-        calls = [request.request_id for request in self._pending if isinstance(request, ToolCall)]
+        calls = [request.request_id for request in self._episode.pending if isinstance(request, ToolCall)]
         if request_id not in calls:
             raise UsageError(f"no open request {request_id!r}", f"open requests: {', '.join(calls) or 'none'}")
 
@@ -111,10 +109,7 @@ class RemoteSlot:
 
     def read(self, call: Call) -> StepResult[Any]:
         """The row of a step or a response. Raises what the server raised."""
-        data = call.result()
-        result = step_from_data(data, self._told)
-        if result.requests is not self._told:
-            self._note(data, result.requests)
+        result = self._episode.read_step(call.result())
         self._last_obs = result.observation
         self.step_count += call.kind == "step"
         if result.done:
@@ -125,22 +120,16 @@ class RemoteSlot:
         for request in result.requests:
             if isinstance(request, AutoresetReady):
                 self.step_count, self._last_obs = 0, request.initial_obs
-                self._episodes, self._episode_id = self._episodes + 1, request.episode_id
+                self._episodes += 1
                 return
         self.recovering = self._broken = self._autoreset
-
-    def _note(self, data: Mapping[str, Any], requests: tuple[Request, ...]) -> None:
-        self._told = requests
-        self._pending = pending_from_data(data, requests)
 
     def failed(self, error: EnvWeaveError) -> StepResult[Any]:
         """The row of a step that failed: not scored, and its episode over unless the environment only refused."""
         over = not isinstance(error, UsageError)
         info = {"error": error.to_data()}
-        requests = self._pending
-        if over:
-            requests = self._last_words(error)
-            self._broken, self._pending = True, ()
+        requests = self._last_words(error) if over else self._episode.pending
+        self._broken = self._broken or over
         if not self.session.opened.multi_agent or not isinstance(self._last_obs, Mapping):
             return StepResult(self._last_obs, None, False, over, info, requests)
         agents = list(self._last_obs)
@@ -151,10 +140,8 @@ class RemoteSlot:
 
     def _last_words(self, error: EnvWeaveError) -> tuple[Request, ...]:
         """What the environment had still to say; a session that is lost says nothing, so its end is said here."""
-        if error.requests or not self._pending:
-            return error.requests
-        info = {"error": error.to_data()}
-        return (EpisodeEnd(env_id=self.id, reason="infra_error", final_info=info, episode_id=self._episode_id),)
+        end = self._episode.end("infra_error", {"error": error.to_data()})
+        return error.requests or end
 
     # Beginning again.
 
@@ -170,7 +157,7 @@ class RemoteSlot:
                 result.info = {"error": reset.info["error"], **result.info}
             return result
         ready = AutoresetReady(
-            env_id=self.id, initial_obs=reset.observation, initial_info=reset.info, episode_id=self._episode_id
+            env_id=self.id, initial_obs=reset.observation, initial_info=reset.info, episode_id=self._episode.id
         )
         result.requests = (*result.requests, ready, *reset.requests)
         return result
@@ -187,19 +174,17 @@ class RemoteSlot:
                 if self._broken:
                     owed += await self._rebuild()
                     options = {"episode_id": name, **options}
-                result = reset_from_data(answer := await self._ask("reset", packed(options, "reset")), self._told)
+                result = self._episode.read_reset(await self._ask("reset", packed(options, "reset")))
             except UsageError:
                 raise
             except EnvWeaveError as error:
                 failure = error
                 owed += self._last_words(error)
-                self._broken, self._pending = True, ()
+                self._broken = True
                 log.warning("reset of %s failed (attempt %d): %s", self.id, attempt + 1, error.message)
             else:
-                self._note(answer, result.requests)
-                self._last_obs, self.step_count = result.observation, 0
-                self._episodes, self._episode_id = self._episodes + 1, options.get("episode_id", name)
-                self.recovering = False
+                self._last_obs, self.step_count, self.recovering = result.observation, 0, False
+                self._episodes, self._episode.id = self._episodes + 1, options.get("episode_id", name)
                 result.requests = (*owed, *result.requests)
                 return result
         return self._no_reset(failure, owed)
@@ -213,7 +198,7 @@ class RemoteSlot:
         """A new session in place of the old; gives the ends that the old one still owes."""
         owed = await self.close()
         self.session = await self.session.renew(episodes=self._episodes)
-        self._told, self._broken = (), False
+        self._episode, self._broken = Episode(self.id), False
         self.incarnation += 1
         return owed
 

@@ -8,8 +8,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from envweave.client.call import Call
+from envweave.client.packing import packed
 from envweave.client.session import Opened, Session
-from envweave.client.settings import Wanted, packed
+from envweave.client.settings import Wanted
 from envweave.errors import EnvWeaveError, ProtocolError, SessionLostError
 from envweave.wire.codec import encode
 from envweave.wire.faults import fault_from_data

@@ -48,6 +48,10 @@ class TypedEnv(AsyncEnvHandle[Any]):
         """The loop that has the connection."""
         return self._connecting if self._inner is None else getattr(self._inner, "home", None)
 
+    @property
+    def connected(self) -> bool:
+        return self._inner is not None
+
     async def connect(self) -> AsyncEnvHandle[Any]:
         """Make the connection unless it is there; gives the handle behind it."""
         if self._closed:
@@ -92,7 +96,7 @@ class TypedEnv(AsyncEnvHandle[Any]):
         return self._shaped(await inner.step(self._payload(action)))
 
     def step_from_thread(self, action: Any) -> StepResult[Any] | None:
-        """`step`, waited for in this thread; None if it cannot wait, because the connection is not in the background."""
+        """`step`, waited for in this thread; None if it must not wait, as the connection is not in the background."""
         inner = self._inner
         if not isinstance(inner, RemoteEnv) or inner.home is not BACKGROUND.loop or _running_loop() is inner.home:
             return None

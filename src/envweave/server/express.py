@@ -19,8 +19,10 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
+from envweave.server.claim import Claim
 from envweave.server.frames import closed_frame, opened_frame
 
 log = logging.getLogger(__name__)
@@ -34,10 +36,9 @@ TOGETHER = 12
 LARGEST = 65536
 """Bytes that are read at once; a longer message goes the usual way."""
 
-Claim = Callable[[], bool]
 Serve = Callable[[bytes, Claim], "bytes | None"]
-"""Text of a message to text of the reply. None: not a quick step, nothing was done. Before it tells anybody of what the
-step did it has to claim it; if that fails, the loop has taken the call over, and `TAKEN` is to be returned."""
+"""Text of a message to text of the reply. None: not a quick step, nothing was done. It begins the claim before the step
+and takes it afterwards; if it does not get it, the loop has taken the call over, and `TAKEN` is to be returned."""
 
 TAKEN = b""
 
@@ -62,8 +63,8 @@ class Express:
         self._poll = select.epoll()
         self._leader: object = None
         """The thread that serves now; a new object for each."""
-        self._running: tuple[Line, list[None]] | None = None
-        """What the leader is at, with the token that it or the loop may take."""
+        self._running: tuple[Line, Claim] | None = None
+        """What the leader is at."""
         self._replies: deque[tuple[Line, bytes]] = deque()
         """Frames to be written, some at a time: each wakes its receiver, which may cost more than a step."""
         self._seen: Any = None
@@ -84,7 +85,7 @@ class Express:
         """Give a connection back to the loop now. A step that runs on it is taken over."""
         for line in [line for line in self._lines.values() if line.back is back]:
             running = self._running
-            if running is not None and running[0] is line and _take(running[1]):
+            if running is not None and running[0] is line and running[1].take():
                 self._depose(line)
             else:
                 self._return(line, b"")
@@ -103,7 +104,7 @@ class Express:
     def _look(self) -> None:
         """See whether the leader is still at the step it was at before."""
         running = self._running
-        if running is not None and running is self._seen and _take(running[1]):
+        if running is not None and running is self._seen and running[1].take():
             self._depose(running[0])
         self._seen = running
         self._watch = self._loop.call_later(HUNG_AFTER, self._look) if self._lines else None
@@ -172,10 +173,8 @@ class Express:
         if text is None:  # several frames, a part of one, a control frame, the end
             self._hand_over(line, data)
             return
-        token: list[None] = [None]
-        self._running = (line, token)
         try:
-            reply = line.serve(text, lambda: _take(token))
+            reply = line.serve(text, Claim(partial(self._begun, line)))
         except BaseException:  # a mistake of ours: the usual way answers it
             log.exception("a step failed on the short way")
             reply = None
@@ -187,6 +186,9 @@ class Express:
         else:
             line.active = time.monotonic()
             self._replies.append((line, closed_frame(reply)))
+
+    def _begun(self, line: Line, claim: Claim) -> None:
+        self._running = (line, claim)
 
     def _flush(self) -> None:
         """Write the replies there are. Also for the loop, when the leader is stuck."""
@@ -221,15 +223,6 @@ class Express:
             self._loop.call_soon_threadsafe(call, *arguments)
         except RuntimeError:  # the loop is closed
             self._leader = None
-
-
-def _take(token: list[None]) -> bool:
-    """Only one of leader and loop gets the token."""
-    try:
-        token.pop()
-    except IndexError:
-        return False
-    return True
 
 
 def _give_back(line: Line, unread: bytes) -> None:

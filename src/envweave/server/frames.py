@@ -1,4 +1,4 @@
-"""The simplest WebSocket frame: one whole text message, as a client sends it and as a server does (RFC 6455, section 5.2)."""
+"""The simplest WebSocket frame (RFC 6455, 5.2): one whole text message, as a client sends it and as a server does."""
 
 from __future__ import annotations
 

@@ -6,8 +6,9 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from envweave.errors import CapacityError, EnvWeaveError, ProtocolError, SessionLostError, UsageError
-from envweave.server.express import TAKEN, Claim
+from envweave.errors import CapacityError, EnvWeaveError, ProtocolError, SessionLostError
+from envweave.server.claim import Claim
+from envweave.server.express import TAKEN
 from envweave.server.host import Form, Reply, fault
 from envweave.server.reading import Disconnected, quick_step, read_frame, read_opening
 from envweave.server.session import Session, give
@@ -39,6 +40,7 @@ class PlainStream:
         self._socket = socket
         self._loop = sessions.loop
         self._ended = False
+        self._farewell: asyncio.Future[None] | None = None
 
     async def run(self, asked: str | None) -> None:
         """Serve until one side leaves; `asked` is the session to attach to, made earlier over HTTP."""
@@ -136,7 +138,7 @@ class PlainStream:
         if self._socket is not None:
             self._socket.recall()
         if why != "closed" and not self._ended:
-            asyncio.ensure_future(self._say_ended(session, why))
+            self._farewell = asyncio.ensure_future(self._say_ended(session, why))
 
     async def _say_ended(self, session: Session, why: str) -> None:
         try:

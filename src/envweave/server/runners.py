@@ -1,6 +1,7 @@
 """Where a session's environment runs: on a thread of the pool, on the loop, or in a process of its own.
 
-A runner is for one environment and one call at a time. `start` returns at once; `done` is called on the loop, exactly once.
+A runner is for one environment and one call at a time. `start` returns at once; `done` is called on the loop, exactly
+once.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from envweave.errors import BusyError, EnvError, EnvWeaveError, ProtocolError, ResetNeededError, SessionLostError
 from envweave.requests import EpisodeEnd
-from envweave.server.express import Claim
+from envweave.server.claim import Claim
 from envweave.server.host import Form, Reply, fault
 from envweave.server.metrics import Metrics
 from envweave.server.runners import Runner
@@ -42,7 +42,7 @@ class Opening:
 
 
 class Session:
-    """But for `step_here`, all methods are for the loop's thread. A receiver gets its reply on the loop, exactly once."""
+    """But for `step_here`, all methods are for the loop's thread. A receiver gets its reply there, exactly once."""
 
     taken: ClassVar[Reply] = Reply("taken", b"")
 
@@ -73,6 +73,8 @@ class Session:
         self._loop = loop
         self._metrics = metrics
         self._last: Reply | None = None
+        self._number: int | None = None
+        """Of the call that runs, or ran last; None if it had none."""
         self._episode: str | None = None
         self._call = ""
         self._turn = 0
@@ -103,7 +105,7 @@ class Session:
 
         `work` is what to do where the call takes more than the environment can do alone.
         """
-        if number is not None and number == self.last_id and (self.began is not None or self._last is not None):
+        if number is not None and number == self.last_id == self._number:
             self._again(receiver)
             return
         refusal = self._refusal(name, number)
@@ -112,6 +114,7 @@ class Session:
             return
         if number is not None:
             self.last_id = number
+        self._number = number
         self._call = name
         self._turn += 1
         self._last = None
@@ -128,14 +131,18 @@ class Session:
     @property
     def is_quick(self) -> bool:
         """Whether the next step is expected at once, and its answer too."""
-        expected = self._call == "step" and self._pause < BRISK and self.began is None and not self.closed
-        return expected and self._runner is not None and self._runner.quick
+        return self._call == "step" and self._pause < BRISK and self.is_quick_here
+
+    @property
+    def is_quick_here(self) -> bool:
+        """Whether a step can be run by `step_here`, and is expected to answer at once."""
+        return self.began is None and not self.closed and self._runner is not None and self._runner.quick
 
     def step_here(self, action: Any, form: Form, claim: Claim, number: int | None = None) -> Reply | None:
         """Run a step in the caller's thread, which is the express's. None if it is not to be run this way.
 
-        Where the loop takes the call over before it has ended, its reply goes to whoever waits for it there, and `taken` is
-        returned.
+        Where the loop takes the call over before it has ended, its reply goes to whoever waits for it there, and `taken`
+        is returned.
         """
         runner = self._runner
         fits = number is None or number == self.last_id + 1
@@ -147,11 +154,13 @@ class Session:
             return None
         if number is not None:
             self.last_id = number
+        self._number = number
         self._call = "step"
         self._turn = turn = self._turn + 1
         self._last = None
+        claim.begin()
         reply = runner.run_here("step", action, form)
-        if not claim():
+        if not claim.take():
             self._loop.call_soon_threadsafe(self._finish, turn, reply)
             return self.taken
         self._settle(reply)
@@ -160,8 +169,8 @@ class Session:
         return reply
 
     def wait(self, receiver: Receiver) -> None:
-        """Have the reply of the call that runs, or of the last one."""
-        self._again(receiver)
+        """Have the reply of the step that runs, which was taken from `step_here`."""
+        self._receivers.append(receiver)
 
     def _again(self, receiver: Receiver) -> None:
         self.touched = self._loop.time()

@@ -1,10 +1,11 @@
 """A bounded pool of threads for code that may block, made for many short calls.
 
-`concurrent.futures` wakes a thread for each call and the loop for each answer; for steps of microseconds that is most of
-their cost. Here a thread that is awake takes call after call, and the loop is woken once for all answers there are.
+`concurrent.futures` wakes a thread for each call and the loop for each answer; for steps of microseconds that is most
+of their cost. Here a thread that is awake takes call after call, and the loop is woken once for all answers there are.
 
-A call that was quick the last time may queue behind a thread that is awake; the others always get a thread of their own, as
-long as there is one. If a thread is held up after all, whoever queues behind it is taken over within milliseconds.
+A call that was quick the last time may queue behind a thread that is awake; the others always get a thread of their
+own, as long as there is one. If a thread is held up after all, whoever queues behind it is taken over within
+milliseconds.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class Threads:
     """Threads for one event loop. All methods are for the loop's own thread."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, most: int, *, retire_after: float = RETIRE_AFTER) -> None:
-        self._loop = loop
+        self.loop = loop
         self._most = most
         self._retire_after = retire_after
         # Single operations on deques, sets and dicts are atomic: the threads need no lock among each other.
@@ -65,7 +66,7 @@ class Threads:
             self._wake()
         elif not self._kicking:
             self._kicking = True
-            self._loop.call_soon(self._kick)
+            self.loop.call_soon(self._kick)
 
     def _kick(self) -> None:
         """One thread for all quick calls of this turn of the loop, woken when the loop is about to wait itself."""
@@ -76,7 +77,7 @@ class Threads:
 
     async def run(self, call: Callable[[], Any], *, late: Callable[[Any], None] | None = None) -> Any:
         """Await the call. If the waiting is cancelled, the call goes on, and `late` gets what it returns."""
-        future = self._loop.create_future()
+        future = self.loop.create_future()
 
         def done(answer: Any) -> None:
             if future.done():
@@ -111,7 +112,7 @@ class Threads:
 
     def _watch(self) -> None:
         if self._rescue is None and not self._ending:
-            self._rescue = self._loop.call_later(RESCUE_AFTER, self._look_after, self._jobs[0] if self._jobs else None)
+            self._rescue = self.loop.call_later(RESCUE_AFTER, self._look_after, self._jobs[0] if self._jobs else None)
 
     def _look_after(self, first: Job | None) -> None:
         """Wake a thread if the call that was first in the queue still is."""
@@ -160,7 +161,7 @@ class Threads:
         if self._answers and not self._told:
             self._told = True
             try:
-                self._loop.call_soon_threadsafe(self._deliver)
+                self.loop.call_soon_threadsafe(self._deliver)
             except RuntimeError:  # the loop is closed: nobody waits any more
                 self._ending = True
 

@@ -8,11 +8,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from envweave.errors import BatchRefusedError, EnvWeaveError, ProtocolError, SessionLostError
-from envweave.server.express import TAKEN, Claim
+from envweave.server.claim import Claim
+from envweave.server.express import TAKEN
 from envweave.server.host import Form, Reply, fault
 from envweave.server.reading import Disconnected, quick_step, read_frame, read_opening
 from envweave.server.session import Session
 from envweave.server.sessions import Sessions
+from envweave.server.sweep import Row, Sweep
 from envweave.wire.codec import encode
 from envweave.wire.protocol import CALLS
 
@@ -161,19 +163,26 @@ class WovenStream:
     def _run_batch(self, messages: list[dict[str, Any]], problems: dict[int, EnvWeaveError | None]) -> None:
         refused = any(problem is not None for problem in problems.values())
         other = BatchRefusedError("another action of the same batch was refused", "nothing has changed")
+        quick = []
         for row, message in enumerate(messages):
-            ref, number = message.get("ref", 0), message.get("id")
-            receiver = partial(self._put, ref, number)
+            ref, number, action = message.get("ref", 0), message.get("id"), message.get("data")
             session = self._refs.get(ref)
             if refused or session is None:
-                receiver(fault(problems[row] or other))
+                self._put(ref, number, fault(problems[row] or other))
+            elif session.is_quick_here:
+                quick.append(Row(session, ref, number, action))  # type: ignore[arg-type]
             else:
-                session.call("step", message.get("data"), Form.EXTENDED, receiver, number)
+                session.call("step", action, Form.EXTENDED, partial(self._put, ref, number), number)
+        if quick:
+            Sweep(self._sessions.threads, quick, written, self._put_all, self._put).start()
 
     # Out.
 
     def _put(self, ref: Any, number: Any, reply: Reply) -> None:
-        self._outbox.append(written(ref, number, reply))
+        self._put_all([written(ref, number, reply)])
+
+    def _put_all(self, messages: list[bytes]) -> None:
+        self._outbox += messages
         if not self._filled.done():
             self._filled.set_result(None)
         if self._lent and self._socket is not None:

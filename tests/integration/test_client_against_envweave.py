@@ -15,6 +15,9 @@ import pytest
 
 import envweave as ew
 from envweave.client import EnvClient, HTTPEnvClient, connect, connect_vector
+from envweave.client.address import Address
+from envweave.client.channel import Channel
+from envweave.client.settings import Settings, Wanted
 from envweave.errors import (
     BusyError,
     CapacityError,
@@ -130,6 +133,17 @@ def later(seconds, action):
     timer.start()
 
 
+def patiently(refusal, call):
+    """What the call gives once it is not refused any more."""
+    end = time.monotonic() + 10
+    while True:
+        try:
+            return call()
+        except refusal:
+            assert time.monotonic() < end
+            time.sleep(0.02)
+
+
 def kinds(requests):
     return [request.kind for request in requests]
 
@@ -230,16 +244,16 @@ def test_autoreset_happens_on_the_server(url, kind):
 
 
 def test_a_late_answer_is_waited_for_again_and_never_mixed_up(url):
-    with EnvClient(url, message_timeout_s=0.2) as env:
+    with EnvClient(url, message_timeout_s=0.5) as env:
         env.reset()
         with pytest.raises(WaitTimeoutError, match="not lost"):
-            env.step("sleep 0.5")
+            env.step("sleep 1.5")
         for call in (lambda: env.step(1), env.state, env.reset):
             with pytest.raises(BusyError):
                 call()
         with pytest.raises(WaitTimeoutError):
             env.last()
-        time.sleep(0.3)
+        time.sleep(1.0)
         with pytest.raises(BusyError, match="last"):
             env.step(1)
         assert env.last().observation == 1
@@ -249,12 +263,11 @@ def test_a_late_answer_is_waited_for_again_and_never_mixed_up(url):
 
 
 def test_a_reset_gives_up_a_late_answer_and_its_end_is_not_lost(url):
-    with EnvClient(url, message_timeout_s=0.2) as env:
+    with EnvClient(url, message_timeout_s=0.5) as env:
         env.reset(start=4)
         with pytest.raises(WaitTimeoutError):
-            env.step("sleep 0.3")
-        time.sleep(0.3)
-        reset = env.reset()
+            env.step("sleep 0.8")
+        reset = patiently(BusyError, env.reset)
         assert [r.reason for r in reset.requests if r.kind == "episode_end"] == ["terminated"]
         assert env.step(1).observation == 1
 
@@ -297,7 +310,7 @@ def test_closing_in_the_middle_of_a_step_ends_both(url):
             await slow
         return time.monotonic() - began
 
-    assert asyncio.run(play()) < 2
+    assert asyncio.run(play()) < 5
 
 
 def test_a_connection_that_drops_costs_nothing(network):
@@ -355,7 +368,7 @@ def test_a_network_that_stays_away_is_a_lost_session_with_the_end_of_its_episode
         began = time.monotonic()
         with pytest.raises(SessionLostError) as caught:
             env.step(1)
-        assert 0.2 < time.monotonic() - began < 3
+        assert 0.2 < time.monotonic() - began < 10
         assert [request.reason for request in caught.value.requests] == ["infra_error"]
         with pytest.raises(SessionLostError) as caught:
             env.step(1)
@@ -369,15 +382,15 @@ def test_a_network_that_stays_away_is_a_lost_session_with_the_end_of_its_episode
 
 
 def test_a_session_that_the_server_ends_while_nobody_looks_is_lost_and_reset_begins_a_new_one():
-    with running(idle_timeout=0.3) as server, EnvClient(server.url) as env:
+    with running(idle_timeout=0.5) as server, EnvClient(server.url) as env:
         env.reset()
-        time.sleep(1.0)
+        time.sleep(1.5)
         with pytest.raises(SessionLostError) as caught:
             env.step(1)
         assert [request.reason for request in caught.value.requests] == ["infra_error"]
         env.reset()
         assert env.step(1).observation == 1
-        time.sleep(1.0)
+        time.sleep(1.5)
         assert [r.reason for r in env.reset().requests if r.kind == "episode_end"] == ["infra_error"]
 
 
@@ -447,6 +460,33 @@ def test_an_answer_that_is_too_large_for_the_client_fails_its_call_and_the_sessi
         assert env.step(1).observation == 2
 
 
+def test_a_session_that_nobody_waits_for_any_more_is_closed_when_it_opens():
+    async def play(address):
+        settings = Settings(address=Address.parse(address))
+        channel = Channel(settings)
+        first = await channel.open(Wanted())
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(channel.open(Wanted(arguments={"build": 0.3})), 0.1)
+        end = time.monotonic() + 10
+        while True:
+            try:
+                second = await channel.open(Wanted())
+                break
+            except CapacityError:
+                assert time.monotonic() < end
+                await asyncio.sleep(0.05)
+        for session in (first, second):
+            await session.leave()
+
+    with running(max_sessions=2, allow_arguments=True) as server:
+        asyncio.run(play(server.url))
+
+
+def test_an_environment_that_is_not_built_in_time_is_a_transport_error():
+    with running(allow_arguments=True) as server, pytest.raises(TransportError, match=r"open within 0\.1 s"):
+        EnvClient(server.url, arguments={"build": 0.5}, message_timeout_s=0.1).connect()
+
+
 def test_nobody_there_is_said_with_what_to_do():
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -456,7 +496,7 @@ def test_nobody_there_is_said_with_what_to_do():
         with pytest.raises(TransportError, match="cannot reach") as caught:
             kind(address, connect_timeout_s=0.3).connect()
         assert "envweave serve" in caught.value.hint
-        assert time.monotonic() - began < 2
+        assert time.monotonic() - began < 10
     with pytest.raises(TransportError):
         connect(address, connect_timeout_s=0.1)
 

@@ -273,13 +273,13 @@ def test_every_episode_ends_exactly_once(url):
     def note(requests):
         ends.extend(request.reason for request in requests if request.kind == "episode_end")
 
-    with PeerEnv(url, message_timeout_s=0.3) as env:
+    with PeerEnv(url, message_timeout_s=1.0) as env:
         note(env.reset().requests)
         note(env.reset().requests)
         note(env.step(Say("stop")).requests)
         note(env.reset().requests)
         with pytest.raises(SessionLostError) as caught:
-            env.step(Say("sleep 0.6"))
+            env.step(Say("sleep 2"))
         note(caught.value.requests)
         note(env.reset().requests)
         note(env.close())
@@ -287,12 +287,12 @@ def test_every_episode_ends_exactly_once(url):
 
 
 def test_a_step_that_takes_too_long_costs_the_session_and_never_answers_a_later_call(url):
-    with PeerEnv(url, message_timeout_s=0.3) as env:
+    with PeerEnv(url, message_timeout_s=1.0) as env:
         env.reset()
         began = time.monotonic()
-        with pytest.raises(SessionLostError, match=r"within 0\.3 s"):
-            env.step(Say("sleep 0.6"))
-        assert time.monotonic() - began < 0.55
+        with pytest.raises(SessionLostError, match="within 1 s"):
+            env.step(Say("sleep 2"))
+        assert time.monotonic() - began < 1.9
         env.reset()
         assert env.step(Say("x")).observation.echoed_message == "x"
 
@@ -302,7 +302,7 @@ def test_a_cancelled_step_never_answers_a_later_call(url):
         async with PeerEnv(url) as env:
             await env.reset()
             with pytest.raises(TimeoutError):
-                await asyncio.wait_for(env.step(Say("sleep 0.5")), 0.1)
+                await asyncio.wait_for(env.step(Say("sleep 1")), 0.1)
             assert kinds((await env.reset()).requests) == ["episode_end", "need_action"]
             return (await env.step(Say("x"))).observation.echoed_message
 
@@ -353,7 +353,7 @@ def test_a_server_that_dies_costs_the_episode_and_is_not_waited_for(how):
                 env.step(Say("x"))
             with pytest.raises(TransportError, match="cannot reach"):
                 env.reset()
-            assert time.monotonic() - began < 5
+            assert time.monotonic() - began < 10
             assert env.close() == ()
     finally:
         if how == "exits":

@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import threading
+import urllib.error
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -271,6 +272,87 @@ def test_an_environment_whose_construction_blocks_delays_nobody_else(tmp_path):
                 assert other.reset()["count"] == 0
             assert client.receive()["type"] == "opened"
         assert eventually(lambda: diary.read_text().count("closed\n") == 3), diary.read_text()
+
+
+# The short way of quick steps.
+
+
+def test_no_reply_is_lost_while_other_sessions_come_and_go_on_the_connection(shared):
+    """An answer of the usual way calls a connection back from the short one, in the middle of whatever happens there."""
+    server = shared("Counting", "--isolation", "thread")
+
+    def play(_):
+        with WovenTalk(server.url) as client:
+            client.reset()
+            for number in range(1, 151):
+                client.send({"type": "open", "ref": 1, "data": {}})
+                opened = False
+                while not opened:
+                    question = client.step_message(number)
+                    client.send(question)
+                    answer = client.next_message()
+                    if answer["ref"] == 1:
+                        assert answer["type"] == "opened"
+                        opened, answer = True, client.next_message()
+                    assert (answer["type"], answer["id"]) == ("observation", question["id"])
+                    assert answer["data"]["observation"]["count"] == question["id"] - 1
+                client.send({"type": "close", "ref": 1, "id": 1})
+                assert client.next_message()["type"] == "closed"
+        return True
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(play, range(4)))
+
+
+@pytest.mark.parametrize("talk", TALKS)
+def test_a_client_that_reads_late_gets_every_answer_whole(shared, talk):
+    server = shared("Counting", "--isolation", "thread")
+    swollen = {"swell": 100_000}
+    with talk(server.url) as client, talk(server.url) as other:
+        client.reset()
+        other.reset()
+        for number in range(1, 11):
+            assert client.step(number)["count"] == number
+        for number in range(1, 201):  # 20 MB: more than the buffers of both sides hold
+            client.send(client.step_message(swollen))
+            assert other.step(number)["count"] == number
+        assert [seen(client.next_message())["count"] for _ in range(200)] == list(range(11, 211))
+        assert client.step("on")["count"] == 211
+
+
+def test_a_session_that_is_used_over_two_connections_at_once_answers_every_call(shared):
+    """Which is a mistake of its client's. It may be told so, and nothing hangs."""
+    server = shared("Counting", "--isolation", "thread")
+    ended = threading.Event()
+
+    def look(session):
+        found = []
+        while not ended.is_set():
+            request = urllib.request.Request(f"{server.url}/state", headers={"x-envweave-session": session})
+            try:
+                with urllib.request.urlopen(request, timeout=30.0) as response:
+                    found.append(response.status)
+            except urllib.error.HTTPError as error:
+                with error:
+                    found.append(error.code)
+        return found
+
+    with WovenTalk(server.url) as client, ThreadPoolExecutor(1) as pool:
+        client.reset()
+        looking = pool.submit(look, client.opened["session_id"])
+        try:
+            count = 0
+            while count < 1000:
+                answer = client.ask(client.step_message(count))
+                if answer["type"] == "error":
+                    assert answer["data"]["error"]["code"] == "usage.busy"
+                    client.numbers[0] -= 1
+                else:
+                    count += 1
+                    assert answer["data"]["observation"]["count"] == count
+        finally:
+            ended.set()
+        assert set(looking.result()) <= {200, 409}
 
 
 # Processes that die.

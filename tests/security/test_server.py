@@ -3,6 +3,8 @@
 Slow clients (slow-loris) are not tried here: reading requests is uvicorn's matter, and a proxy's in front of it.
 """
 
+import asyncio
+import hmac
 import json
 import re
 import socket
@@ -13,6 +15,8 @@ import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
+from envweave.envs.echo import EchoEnvironment
+from envweave.server import create_app
 from envweave.testing.serving import running_server
 
 http = httpx.Client()  # one for all: making one takes longer than a test
@@ -147,12 +151,15 @@ def test_two_authorization_headers_are_one_too_many(guarded):
 
 
 def test_the_token_is_compared_in_constant_time(monkeypatch):
-    from envweave.server import auth, settings
-
     compared = []
-    monkeypatch.setattr(auth.hmac, "compare_digest", lambda *sides: compared.append(sides) or False)
-    door = auth.Door(None, settings.Settings(token=TOKEN), None)
-    assert not door._has_token({b"authorization": b"Bearer guess"})
+    monkeypatch.setattr(hmac, "compare_digest", lambda *sides: compared.append(sides) or False)
+
+    async def guess():
+        transport = httpx.ASGITransport(create_app(EchoEnvironment, token=TOKEN))
+        async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+            return await client.get("/metadata", headers={"Authorization": "Bearer guess"})
+
+    assert asyncio.run(guess()).status_code == 401
     assert compared == [(b"guess", TOKEN.encode())]
 
 

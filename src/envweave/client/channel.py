@@ -152,6 +152,7 @@ class Channel:
             self._socket = None if self._socket is socket else self._socket
             if socket is not None and self._reader is not None:  # not closed but cancelled: the loop ends
                 socket.transport.abort()
+                await asyncio.sleep(0)  # its file is closed in the next turn
 
     async def _read(self, socket: Socket) -> None:
         """Hand out replies until the connection ends. What was too big is not sent again."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 from envweave.errors import UsageError
 
@@ -21,17 +22,9 @@ class ResetCall:
     """
 
     def __init__(self, reset: Callable[..., Any], seed: Callable[[int], Any] | None = None) -> None:
-        parameters: Mapping[str, inspect.Parameter]
-        try:
-            parameters = inspect.signature(reset).parameters
-        except (TypeError, ValueError):  # a builtin: pass on whatever is given
-            parameters = {}
-            self._open = True
-        else:
-            self._open = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
-        named = {n: p for n, p in parameters.items() if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
-        self._names = frozenset(named)
-        self._required = [n for n, p in named.items() if p.default is p.empty and n != "self"]
+        function = getattr(reset, "__func__", None)
+        shape = _shape_of_method(function) if inspect.isfunction(function) else _shape(reset, 0)
+        self._names, self._required, self._open = shape
         self._seed_method = seed if not self._takes("seed") else None
 
     @property
@@ -74,3 +67,27 @@ class ResetCall:
         """Seed an environment of the old kind, which has a `seed` method instead of an argument."""
         if seed is not None and self._seed_method is not None:
             self._seed_method(seed)
+
+
+class Shape(NamedTuple):
+    """What a signature takes by name, what it insists on, and whether it takes anything else."""
+
+    names: frozenset[str]
+    required: tuple[str, ...]
+    open: bool
+
+
+@lru_cache(maxsize=1024)
+def _shape_of_method(function: Callable[..., Any]) -> Shape:
+    """Of all instances of a class alike: looking costs more than many a reset."""
+    return _shape(function, 1)
+
+
+def _shape(reset: Callable[..., Any], skip: int) -> Shape:
+    try:
+        parameters = list(inspect.signature(reset).parameters.values())[skip:]
+    except (TypeError, ValueError):  # a builtin: pass on whatever is given
+        return Shape(frozenset(), (), True)
+    named = [p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+    required = tuple(p.name for p in named if p.default is p.empty)
+    return Shape(frozenset(p.name for p in named), required, any(p.kind is p.VAR_KEYWORD for p in parameters))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import typing
+from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
 
 from envweave.results import ResetResult, StepResult
@@ -31,6 +32,7 @@ def types_of(env: Any) -> EnvTypes:
     return EnvTypes(action, observation)
 
 
+@lru_cache(maxsize=1024)
 def _from_bases(cls: type) -> EnvTypes:
     for base in cls.__mro__:
         for generic in base.__dict__.get("__orig_bases__", ()):
@@ -41,6 +43,7 @@ def _from_bases(cls: type) -> EnvTypes:
     return EnvTypes()
 
 
+@lru_cache(maxsize=1024)
 def _from_hints(step: Any) -> EnvTypes:
     try:
         hints = typing.get_type_hints(step, include_extras=True) if step is not None else {}

@@ -53,9 +53,10 @@ def create_app(
     app = FastAPI(title=f"envweave: {sessions.offer.name}", lifespan=lifespan)
     app.state.sessions = sessions
     app.openapi = partial(description, offer, chosen)  # type: ignore[method-assign]
-    Routes(sessions).add_to(app)
+    routes = Routes(sessions)
+    routes.add_to(app)
     _add_descriptions(app, sessions)
-    app.add_middleware(Door, settings=chosen, stream=Stream(sessions))
+    app.add_middleware(Door, settings=chosen, stream=Stream(sessions), shortcuts=routes.shortcuts)
     if chosen.origins:  # outermost: a browser asks with OPTIONS first, and sends no token with that
         app.add_middleware(
             CORSMiddleware, allow_origins=chosen.origins, allow_methods=["GET", "POST", "DELETE"], allow_headers=["*"]

@@ -12,12 +12,15 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from fastapi import Request
+
 from envweave.errors import EnvWeaveError, ProtocolError, UnauthorizedError
 from envweave.server.host import fault
 from envweave.server.settings import Settings
 from envweave.wire.protocol import CALL_HEADER, SESSION_HEADER
 
 if TYPE_CHECKING:
+    from envweave.server.http import Endpoint
     from envweave.server.stream import Receive, Scope, Send
 
 OPEN_PATHS = ("/health", "/web")
@@ -32,10 +35,11 @@ ONCE = frozenset(
 class Door:
     """ASGI middleware around everything the server offers."""
 
-    def __init__(self, app: Any, settings: Settings, stream: Any) -> None:
-        """What comes to `/ws` goes straight to `stream`: the layers of a web framework would cost each message anew."""
+    def __init__(self, app: Any, settings: Settings, stream: Any, shortcuts: dict[tuple[str, str], Endpoint]) -> None:
+        """`/ws` goes straight to `stream`, calls to their endpoint: a web framework's layers cost more than a step."""
         self._app = app
         self._stream = stream
+        self._shortcuts = shortcuts
         self._token = settings.token.encode() if settings.token else None
         self._origins = frozenset(origin.rstrip("/") for origin in settings.origins)
         self._most = settings.max_message_bytes
@@ -46,13 +50,23 @@ class Door:
             return
         refusal = self._refusal(scope)
         if refusal is None:
-            is_stream = scope["type"] == "websocket" and scope["path"].rstrip("/") == "/ws"
-            await (self._stream if is_stream else self._app)(scope, receive, send)
+            await self._pass(scope, receive, send)
         elif scope["type"] == "http":
             await refuse(send, *refusal)
         else:  # before it is accepted, so that the client sees HTTP 403
             await receive()
             await send({"type": "websocket.close", "code": 1008, "reason": refusal[1].message})
+
+    async def _pass(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket" and scope["path"].rstrip("/") == "/ws":
+            await self._stream(scope, receive, send)
+            return
+        endpoint = self._shortcuts.get((scope.get("method", ""), scope["path"]))
+        if endpoint is None:
+            await self._app(scope, receive, send)
+            return
+        response = await endpoint(Request(scope, receive))
+        await response(scope, receive, send)
 
     def _refusal(self, scope: Scope) -> tuple[int, EnvWeaveError] | None:
         headers = dict(scope["headers"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
@@ -43,11 +44,16 @@ STATUS: tuple[tuple[type[EnvWeaveError], int], ...] = (
 _JSON = "application/json"
 
 
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+
 class Routes:
     """The handlers, over the sessions of one server."""
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
+        self.shortcuts: dict[tuple[str, str], Endpoint] = {}
+        """By method and path, for whoever wants to call an endpoint without the layers of a web framework."""
 
     def add_to(self, app: FastAPI) -> None:
         """Put the routes on the application, around FastAPI's argument machinery: it costs more than a step."""
@@ -70,6 +76,7 @@ class Routes:
             except ClientDisconnect:
                 return Response(status_code=400)  # for nobody
 
+        self.shortcuts[method, path] = endpoint
         app.add_api_route(path, endpoint, methods=[method], name=name, response_class=Response, include_in_schema=False)
 
     async def call(self, name: str, request: Request) -> Response:

@@ -34,6 +34,7 @@ class Offer:
         """The best example of the environment there is: the class, later an instance."""
         self._told_schema: dict[str, Any] | None = None
         self._told_agents = False
+        self._plan: Blueprint | None = None
 
     @classmethod
     def of(cls, env: Any, action_type: Any, observation_type: Any, state_type: Any, name: str | None) -> Offer:
@@ -58,7 +59,11 @@ class Offer:
         return self.spec.id
 
     def plan(self, arguments: dict[str, Any], *, autoreset: bool, **limits: Any) -> Blueprint:
-        return blueprint(self.limited(limits), arguments, autoreset=autoreset)
+        if arguments or autoreset or any(limits.values()):
+            return blueprint(self.limited(limits), arguments, autoreset=autoreset)
+        if self._plan is None:  # what most sessions want
+            self._plan = blueprint(self.spec, {})
+        return self._plan
 
     def limited(self, limits: dict[str, Any]) -> EnvSpec:
         """The spec with a client's own deadline and length of an episode, where it has any."""

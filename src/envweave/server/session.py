@@ -7,6 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
+from time import monotonic
 from typing import Any, ClassVar
 
 from envweave.errors import BusyError, EnvError, EnvWeaveError, ProtocolError, ResetNeededError, SessionLostError
@@ -64,7 +65,7 @@ class Session:
         self.lease: float | None = None
         """How long it may wait untouched; None for ever."""
         self.began: float | None = None
-        """When the call that runs was begun, by the loop's clock."""
+        """When the call that runs was begun, by the monotonic clock, which is finer than the loop's."""
         self.episodes = 0
         self.closed = False
         self.last_id = 0
@@ -119,7 +120,7 @@ class Session:
         self._turn += 1
         self._last = None
         self._receivers = [receiver]
-        now = self._loop.time()
+        now = monotonic()
         self._pause, self.touched, self.began = now - self.touched, now, now
         if work is not None:
             self._loop.create_task(self._do(work))
@@ -141,14 +142,14 @@ class Session:
     def step_here(self, action: Any, form: Form, claim: Claim, number: int | None = None) -> Reply | None:
         """Run a step in the caller's thread, which is the express's. None if it is not to be run this way.
 
-        Where the loop takes the call over before it has ended, its reply goes to whoever waits for it there, and `taken`
+        Where the loop takes the call over before it has ended, its reply goes to whoever waits there, and `taken`
         is returned.
         """
         runner = self._runner
         fits = number is None or number == self.last_id + 1
         if runner is None or self.began is not None or not fits:
             return None
-        self.touched = self.began = self._loop.time()
+        self.touched = self.began = monotonic()
         if self.closed:  # looked at last: whoever closes a session looks at `began` last
             self.began = None
             return None
@@ -173,7 +174,7 @@ class Session:
         self._receivers.append(receiver)
 
     def _again(self, receiver: Receiver) -> None:
-        self.touched = self._loop.time()
+        self.touched = monotonic()
         if self._last is not None:
             receiver(self._last)
         else:
@@ -222,7 +223,7 @@ class Session:
 
     def _settle(self, reply: Reply) -> None:
         """The call has ended."""
-        self._metrics.called(self._call, self._loop.time() - (self.began or 0.0), reply.code)
+        self._metrics.called(self._call, monotonic() - (self.began or 0.0), reply.code)
         if self._call == "reset" and reply.type != ERROR:
             self.episodes += 1
         self._episode = reply.episode

@@ -7,6 +7,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+from envweave.build import blueprint
 from envweave.core.flows import Blueprint
 from envweave.core.handle import AsyncEnvHandle, EnvHandle
 from envweave.core.local import LocalEnv
@@ -16,7 +17,6 @@ from envweave.core.transform import transformed
 from envweave.core.typed import EnvTypes, types_of
 from envweave.errors import UsageError
 from envweave.multiagent.referee import has_agents
-from envweave.build import blueprint
 from envweave.registry.make import spec
 from envweave.testing.episode import NOTHING
 from envweave.testing.play import Player

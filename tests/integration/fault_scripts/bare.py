@@ -29,6 +29,7 @@ class Bare:
             self._read()
         self._events.clear()
         self._parts = []
+        self._messages = []
         self.frames = []
         """Control frames that came."""
 
@@ -79,6 +80,13 @@ class Bare:
                 else:
                     self.frames.append(frame)
             self._read()
+
+    def next_message(self):
+        """The next message; several may come in one frame."""
+        if not self._messages:
+            found = self.receive()
+            self._messages += found if isinstance(found, list) else [found]
+        return self._messages.pop(0)
 
     def ask(self, message):
         self.send(message)

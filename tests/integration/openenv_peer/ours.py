@@ -17,7 +17,8 @@ class Walker:
 
     runs = 0
 
-    def __init__(self, *, start=0):
+    def __init__(self, *, start=0, build=0.0):
+        time.sleep(build)
         self._start = start
         self._at = start
 

@@ -23,6 +23,7 @@ from envweave.errors import (
     CapacityError,
     ClosedError,
     InvalidActionError,
+    ProviderError,
     ResetNeededError,
     SessionLostError,
     TransportError,
@@ -392,6 +393,20 @@ def test_a_session_that_the_server_ends_while_nobody_looks_is_lost_and_reset_beg
         assert env.step(1).observation == 1
         time.sleep(1.5)
         assert [r.reason for r in env.reset().requests if r.kind == "episode_end"] == ["infra_error"]
+
+
+@BOTH
+def test_an_environment_that_dies_in_a_process_of_its_own_costs_its_episode(kind):
+    with running(isolation="process") as server, kind(server.url) as env:
+        env.reset()
+        with pytest.raises(ProviderError) as caught:
+            env.step("exit")
+        assert [request.reason for request in caught.value.requests] == ["infra_error"]
+        for _ in range(2):
+            with pytest.raises(ResetNeededError):
+                env.step(1)
+        env.reset()
+        assert env.step(1).observation == 1
 
 
 def test_a_server_that_is_restarted_has_lost_its_sessions():

@@ -19,12 +19,12 @@ ONE_AT_A_TIME = ("lonely", "instance")
 
 @contextmanager
 def ported_servers(closed_file):
-    """The URLs of servers whose files came from OpenEnv."""
+    """Servers whose files came from OpenEnv, in a process that says their URLs when they run."""
     env = {**os.environ, "CLOSED_FILE": str(closed_file)}
     command = [sys.executable, "-W", "ignore", str(SCRIPTS / "ported.py")]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env)
     try:
-        yield json.loads(process.stdout.readline())
+        yield process
     finally:
         process.kill()
         process.wait()
@@ -40,8 +40,8 @@ def closed_file(tmp_path_factory):
 def urls(closed_file):
     with ExitStack() as stack:
         ported = stack.enter_context(ported_servers(closed_file))
-        served = running_server("pkg://environments:AwaitingEnvironment", cwd=SCRIPTS)
-        yield {**ported, "served": stack.enter_context(served).url}
+        served = stack.enter_context(running_server("pkg://environments:AwaitingEnvironment", cwd=SCRIPTS))
+        yield {**json.loads(ported.stdout.readline()), "served": served.url}
 
 
 @pytest.fixture(scope="module")

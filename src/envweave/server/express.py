@@ -23,7 +23,6 @@ from functools import partial
 from typing import Any
 
 from envweave.server.claim import Claim
-from envweave.server.frames import closed_frame, opened_frame
 
 log = logging.getLogger(__name__)
 
@@ -37,8 +36,8 @@ LARGEST = 65536
 """Bytes that are read at once; a longer message goes the usual way."""
 
 Serve = Callable[[bytes, Claim], "bytes | None"]
-"""Text of a message to text of the reply. None: not a quick step, nothing was done. It begins the claim before the step
-and takes it afterwards; if it does not get it, the loop has taken the call over, and `TAKEN` is to be returned."""
+"""What was read to what is to be written. None: not one whole quick step, nothing was done. It begins the claim before
+the step and takes it afterwards; if it does not get it, the loop has taken the call over, and it returns `TAKEN`."""
 
 TAKEN = b""
 
@@ -169,12 +168,8 @@ class Express:
             return
         except OSError:
             data = b""
-        text = opened_frame(data)
-        if text is None:  # several frames, a part of one, a control frame, the end
-            self._hand_over(line, data)
-            return
         try:
-            reply = line.serve(text, Claim(partial(self._begun, line)))
+            reply = line.serve(data, Claim(partial(self._begun, line))) if data else None
         except BaseException:  # a mistake of ours: the usual way answers it
             log.exception("a step failed on the short way")
             reply = None
@@ -185,7 +180,7 @@ class Express:
             self._hand_over(line, data)
         else:
             line.active = time.monotonic()
-            self._replies.append((line, closed_frame(reply)))
+            self._replies.append((line, reply))
 
     def _begun(self, line: Line, claim: Claim) -> None:
         self._running = (line, claim)

@@ -87,6 +87,9 @@ class Routes:
             error = ProtocolError(f"call {number} after call {session.last_id}", "number calls 1, 2, 3, …")
             return failed(error, 409)
         reply = await self._asked(session, name, data, Form.OPENENV_HTTP if number is None else Form.EXTENDED, number)
+        connection = request.scope.get("extensions", {}).get("envweave")  # where uvicorn runs our own; see `lending`
+        if connection is not None and name == "step" and session.is_quick:
+            connection.lend_next(self._sessions.express, session, status_and_body)
         return answered(reply)
 
     async def _asked(self, session: Session, name: str, data: Any, form: Form, number: int | None) -> Reply:
@@ -150,11 +153,15 @@ class TooLarge(Exception):  # noqa: N818  (what is sent is the reason)
 
 def answered(reply: Reply) -> Response:
     """What the session said, as a response."""
+    status, body = status_and_body(reply)
+    return Response(body, status, media_type=_JSON)
+
+
+def status_and_body(reply: Reply) -> tuple[int, bytes]:
     if reply.type != ERROR:
-        return Response(reply.body, 200, media_type=_JSON)
+        return 200, reply.body
     data = decode(reply.body)
-    body = encode({"detail": data["message"], **data})
-    return Response(body, status_of(fault_from_data(data)), media_type=_JSON)
+    return status_of(fault_from_data(data)), encode({"detail": data["message"], **data})
 
 
 def failed(error: EnvWeaveError, status: int | None = None) -> Response:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from envweave.errors import CapacityError, EnvWeaveError, ProtocolError, SessionLostError
 from envweave.server.claim import Claim
 from envweave.server.express import TAKEN
+from envweave.server.frames import closed_frame, opened_frame
 from envweave.server.host import Form, Reply, fault
 from envweave.server.reading import Disconnected, quick_step, read_frame, read_opening
 from envweave.server.session import Session, give
@@ -27,7 +28,8 @@ FIELDS = {
 }
 """The messages, and the keys each may have."""
 
-FATAL = {"CAPACITY_REACHED", "FACTORY_ERROR", "SESSION_ERROR"}
+REFUSAL_WAITS = 2.0
+"""Seconds for which a connection that is refused stays open."""
 
 
 class PlainStream:
@@ -49,8 +51,7 @@ class PlainStream:
         except EnvWeaveError as error:
             code = "" if isinstance(error, CapacityError | SessionLostError) else "FACTORY_ERROR"
             extra = {"active_sessions": self._sessions.count, "max_sessions": self._sessions.most}
-            await self._reply(fault(error, openenv_code=code, extra=extra, debug=self._sessions.settings.debug))
-            await self._send({"type": "websocket.close", "code": 1000})
+            await self._refuse(fault(error, openenv_code=code, extra=extra, debug=self._sessions.settings.debug))
             return
         try:
             await self._serve(session, attached=asked is not None)
@@ -58,6 +59,16 @@ class PlainStream:
             pass
         finally:
             self._sessions.detach(session, self, resumable=asked is not None)
+
+    async def _refuse(self, reason: Reply) -> None:
+        """Say why, and close when the client has said something: OpenEnv 0.3 sends before it reads."""
+        await self._reply(reason)
+        try:
+            message = await asyncio.wait_for(self._receive(), REFUSAL_WAITS)
+        except TimeoutError:
+            message = {"type": "nothing"}
+        if message["type"] != "websocket.disconnect":
+            await self._send({"type": "websocket.close", "code": 1000})
 
     async def _opened(self, asked: str | None) -> Session:
         if asked is None:
@@ -103,13 +114,13 @@ class PlainStream:
             await self._reply(await answer)
 
     @staticmethod
-    def _serve_step(session: Session, text: bytes, claim: Claim) -> bytes | None:
+    def _serve_step(session: Session, data: bytes, claim: Claim) -> bytes | None:
         """In the express's thread."""
-        frame = quick_step(text)
+        frame = quick_step(opened_frame(data))
         if frame is None or frame.keys() != FIELDS["step"]:
             return None
         reply = session.step_here(frame["data"], Form.OPENENV, claim)
-        return None if reply is None else TAKEN if reply is session.taken else written(reply)
+        return None if reply is None else TAKEN if reply is session.taken else closed_frame(written(reply))
 
     def _read(self, message: Any) -> tuple[str, Any]:
         frame = read_frame(message, self._sessions.settings.max_message_bytes)

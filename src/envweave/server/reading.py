@@ -34,8 +34,10 @@ def read_frame(message: MutableMapping[str, Any], most: int) -> Any:
     return decode(text)
 
 
-def quick_step(text: bytes) -> dict[str, Any] | None:
+def quick_step(text: bytes | None) -> dict[str, Any] | None:
     """The message, if it is a step as most of them are; whatever else it may be is None."""
+    if text is None:  # several frames, a part of one, a control frame
+        return None
     try:
         frame = decode(text)
     except ProtocolError:

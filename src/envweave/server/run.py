@@ -19,6 +19,7 @@ from typing import Any
 import uvicorn
 
 from envweave.errors import ProviderError
+from envweave.server.lending import LendingConnection
 from envweave.server.settings import Settings
 from envweave.server.sockets import LendingSocket
 
@@ -36,7 +37,7 @@ def _config(app: Any, settings: Settings) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         loop="uvloop" if sys.platform != "win32" else "asyncio",
-        http="httptools",
+        http=LendingConnection,
         ws=LendingSocket,
         ws_max_size=settings.max_frame_bytes,
         ws_per_message_deflate=False,

@@ -82,6 +82,8 @@ class Session:
         self._pause = BRISK
         """Seconds between the last two calls."""
         self._receivers: list[Receiver] = []
+        self._idle = [None]
+        """Empty while a call runs."""
         self.touched = loop.time()
 
     @property
@@ -110,6 +112,8 @@ class Session:
             self._again(receiver)
             return
         refusal = self._refusal(name, number)
+        if refusal is None and not self._acquire():  # the express came first
+            refusal = self._busy()
         if refusal is not None:
             receiver(fault(refusal, episode=self._episode))
             return
@@ -147,11 +151,12 @@ class Session:
         """
         runner = self._runner
         fits = number is None or number == self.last_id + 1
-        if runner is None or self.began is not None or not fits:
+        if runner is None or not fits or not self._acquire():
             return None
         self.touched = self.began = monotonic()
         if self.closed:  # looked at last: whoever closes a session looks at `began` last
             self.began = None
+            self._idle.append(None)
             return None
         if number is not None:
             self.last_id = number
@@ -184,12 +189,23 @@ class Session:
         if self.closed:
             return SessionLostError(f"the session of {self.env_id} is closed", "open another")
         if self.began is not None:
-            return BusyError(f"a call on {self.env_id} is still running", "one call at a time on one environment")
+            return self._busy()
         if number is not None and number != self.last_id + 1:
             return ProtocolError(f"call {number} after call {self.last_id}", "number calls 1, 2, 3, …")
         if self._runner is None and name not in ("reset", "close"):
             return ResetNeededError(f"the episode of {self.env_id} is over", "call env.reset(), or use autoreset=True")
         return None
+
+    def _busy(self) -> BusyError:
+        return BusyError(f"a call on {self.env_id} is still running", "one call at a time on one environment")
+
+    def _acquire(self) -> bool:
+        """One call at a time, also between threads: taking from a list is one operation."""
+        try:
+            self._idle.pop()
+        except IndexError:
+            return False
+        return True
 
     async def _start_anew(self, name: str, data: Any, form: Form) -> None:
         """The environment was lost: build another, then run the call on it."""
@@ -229,6 +245,7 @@ class Session:
         self._episode = reply.episode
         self._last = reply
         self.began = None
+        self._idle.append(None)
 
     def _deliver(self, reply: Reply) -> None:
         receivers, self._receivers = self._receivers, []

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from envweave.errors import BatchRefusedError, EnvWeaveError, ProtocolError, SessionLostError
 from envweave.server.claim import Claim
 from envweave.server.express import TAKEN
+from envweave.server.frames import closed_frame, opened_frame
 from envweave.server.host import Form, Reply, fault
 from envweave.server.reading import Disconnected, quick_step, read_frame, read_opening
 from envweave.server.session import Session
@@ -215,13 +216,15 @@ class WovenStream:
             session.wait(partial(self._put, ref, session.last_id))
 
     @staticmethod
-    def _serve_step(ref: int, session: Session, text: bytes, claim: Claim) -> bytes | None:
+    def _serve_step(ref: int, session: Session, data: bytes, claim: Claim) -> bytes | None:
         """In the express's thread."""
-        frame = quick_step(text)
+        frame = quick_step(opened_frame(data))
         if frame is None or frame.get("ref", 0) != ref or frame.get("id").__class__ is not int or "data" not in frame:
             return None
         reply = session.step_here(frame["data"], Form.EXTENDED, claim, frame["id"])
-        return None if reply is None else TAKEN if reply is session.taken else written(ref, frame["id"], reply)
+        if reply is None or reply is session.taken:
+            return None if reply is None else TAKEN
+        return closed_frame(written(ref, frame["id"], reply))
 
     def session_ended(self, session: Session, why: str) -> None:
         """The session was closed by the server."""

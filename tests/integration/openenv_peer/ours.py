@@ -1,6 +1,7 @@
 """One of our own servers, with an environment for trying connections. Its argument is the settings, as JSON."""
 
 import json
+import os
 import sys
 import time
 
@@ -38,6 +39,8 @@ class Walker:
         if name == "sleep":
             time.sleep(float(value))
             return self.step(1)
+        if name == "exit":
+            os._exit(3)
         if name == "raise":
             raise ZeroDivisionError("on demand")
         if name == "refuse":

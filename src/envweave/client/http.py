@@ -34,6 +34,8 @@ LONGEST_WAIT = 60.0
 
 NO_SUCH_PATH = (404, 405)
 TOO_LARGE = 413
+CONFLICT = 409
+MOST_UNCOUNTED = 4
 
 
 async def open_env(settings: Settings, wanted: Wanted) -> RemoteEnv:
@@ -85,7 +87,7 @@ class HTTPSession(Session):
         elif call.kind == "step":
             body = b'{"action":%b}' % call.body
         try:
-            response = await self._reached(method, path, body, call.number)
+            response = await self._in_turn(call, method, path, body)
             if response.status_code == TOO_LARGE:
                 self._number -= 1  # it was not looked at, so its number is free
             call.answer(_answer(response))
@@ -93,6 +95,23 @@ class HTTPSession(Session):
             call.fail(error)
         except Exception as error:  # whatever it is, somebody waits
             call.fail(TransportError(f"{method} {path} failed: {describe(error)}"))
+
+    async def _in_turn(self, call: Call, method: str, path: str, body: bytes) -> httpx.Response:
+        """Send a call under the number that the server expects.
+
+        It may have refused the one before without counting it. Numbers are tried downwards, so the first that is
+        taken is the next one and never one that was used.
+        """
+        number = call.number
+        first = response = await self._reached(method, path, body, number)
+        while _out_of_turn(response) and number > max(1, call.number - MOST_UNCOUNTED):
+            number -= 1
+            response = await self._reached(method, path, body, number)
+        if _out_of_turn(response):
+            return first
+        if number < call.number:
+            self._number = call.number = number
+        return response
 
     async def _reached(self, method: str, path: str, body: bytes, number: int = 0) -> httpx.Response:
         """Send until the server answers. Raises `TransportError`, or `SessionLostError` for a call on a session."""
@@ -148,6 +167,10 @@ class HTTPSession(Session):
 def _client(settings: Settings) -> httpx.AsyncClient:
     timeout = httpx.Timeout(LONGEST_WAIT, connect=settings.connect_timeout_s)
     return httpx.AsyncClient(base_url=settings.address.http, headers=settings.all_headers, timeout=timeout)
+
+
+def _out_of_turn(response: httpx.Response) -> bool:
+    return response.status_code == CONFLICT and b'"transport.protocol"' in response.content
 
 
 def _from_a_proxy(response: httpx.Response) -> bool:

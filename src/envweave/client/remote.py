@@ -83,8 +83,8 @@ class RemoteEnv(AsyncEnvHandle[Any]):
         episode_id: str | None = None,
         **own: Any,
     ) -> ResetResult[Any]:
-        given = {"seed": seed, "options": options, "episode_id": episode_id, **own}
-        body = packed({key: value for key, value in given.items() if value is not None}, "reset")
+        given = {"seed": seed, "options": options, "episode_id": episode_id}
+        body = packed({**{key: value for key, value in given.items() if value is not None}, **own}, "reset")
         self._drop_unread()
         try:
             result = await self._ask("reset", body, self._read_reset)
@@ -223,8 +223,9 @@ class RemoteEnv(AsyncEnvHandle[Any]):
             raise ClosedError(f"{self.id} belongs to another process", "connect after the fork")
         if self._call is not None:
             call, _ = self._call
-            hint = "one call at a time on one environment" if call.awaited else "env.last() gives its answer"
-            raise BusyError(f"a {call.kind} on {self.id} has no answer yet", hint)
+            if call.awaited:
+                raise BusyError(f"a call on {self.id} is still running", "one call at a time on one environment")
+            raise BusyError(f"a {call.kind} on {self.id} has no answer yet", "env.last() gives its answer")
 
     async def _at_home(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Run on the loop that has the connection, or on this one if that has stopped."""
@@ -277,15 +278,19 @@ class RemoteEnv(AsyncEnvHandle[Any]):
         if self._call is not None:
             self._call[0].fail(ClosedError(f"{self.id} was closed while a call on it was running"))
         call = Call("close")
+        owed, self._owed = self._owed, ()
         try:
             self._session.send(call)
             await call.wait(CLOSE_TIMEOUT)
             farewell = requests_from_data(_mapping(call.result()).get("requests", ()))
         except (TransportError, WaitTimeoutError):  # nobody is there to say it
             farewell = self._episode.end("closed", {})
+        except EnvWeaveError as error:
+            error.requests = (*owed, *error.requests)
+            raise
         finally:
+            self._episode.pending = ()
             await self._session.leave()
-        owed, self._owed, self._episode.pending = self._owed, (), ()
         return (*owed, *farewell)
 
 

@@ -55,7 +55,7 @@ class TypedEnv(AsyncEnvHandle[Any]):
     async def connect(self) -> AsyncEnvHandle[Any]:
         """Make the connection unless it is there; gives the handle behind it."""
         if self._closed:
-            raise ClosedError(f"{self.id} is closed", "make a new client")
+            raise ClosedError(f"{self.id} is closed", "make a new one")
         if self._inner is not None:
             return self._inner
         if self._connecting is not None:

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -21,7 +20,6 @@ from websockets.frames import Opcode
 import envweave as ew
 from envweave.client import EnvClient, connect_vector
 from envweave.errors import (
-    CapacityError,
     EnvError,
     ProviderError,
     ResetNeededError,
@@ -171,7 +169,9 @@ def test_nothing_is_left_of_1000_clients_that_were_killed_in_the_middle_of_a_ste
         with ThreadPoolExecutor(2) as pool:
             kinds = ["plain", "woven"] * 10
             rounds = [chance.randrange(1, 12) for _ in kinds]
-            for count in pool.map(lambda kind, n: killed_mid_step(server, kind, 50, n, (0, 0.002, 0.02)), kinds, rounds):
+            for count in pool.map(
+                lambda kind, n: killed_mid_step(server, kind, 50, n, (0, 0.002, 0.02)), kinds, rounds
+            ):
                 killed += count
         assert killed == 1000
         assert metric(server.url, "envweave_sessions_opened_total") == 1002
@@ -184,12 +184,15 @@ def test_nothing_is_left_of_1000_clients_that_were_killed_in_the_middle_of_a_ste
 
 def test_nothing_is_left_of_killed_clients_whose_environments_had_processes_of_their_own():
     with serving("Counting", "--isolation", "process", "--resume-within", "0.3") as server:
-        with PlainTalk(server.url) as client:
-            client.reset()
-        assert eventually(lambda: metric(server.url, "envweave_sessions") == 0)
+
+        def kill(connections):
+            for kind in ("plain", "woven"):
+                killed_mid_step(server, kind, connections, 3, (0, 0.002, 0.02))
+            assert eventually(lambda: metric(server.url, "envweave_sessions") == 0)
+
+        kill(2)  # the first ones start what stays: the process that starts others
         before = taken(server)
-        for kind in ("plain", "woven"):
-            killed_mid_step(server, kind, 8, 3, (0, 0.002, 0.02))
+        kill(8)
         assert eventually(lambda: same_but_threads(server, before)), (before, taken(server))
         assert "Traceback" not in server.errors()
 
@@ -278,7 +281,7 @@ def test_an_environment_whose_construction_blocks_delays_nobody_else(tmp_path):
 
 
 def test_no_reply_is_lost_while_other_sessions_come_and_go_on_the_connection(shared):
-    """An answer of the usual way calls a connection back from the short one, in the middle of whatever happens there."""
+    """An answer of the usual way calls a connection back from the short one, whatever happens there."""
     server = shared("Counting", "--isolation", "thread")
 
     def play(_):
@@ -305,18 +308,31 @@ def test_no_reply_is_lost_while_other_sessions_come_and_go_on_the_connection(sha
 
 
 @pytest.mark.parametrize("talk", TALKS)
-def test_a_client_that_reads_late_gets_every_answer_whole(shared, talk):
+def test_a_client_that_reads_late_gets_its_answer_whole_and_delays_nobody_else(shared, talk):
     server = shared("Counting", "--isolation", "thread")
-    swollen = {"swell": 100_000}
     with talk(server.url) as client, talk(server.url) as other:
         client.reset()
         other.reset()
         for number in range(1, 11):
             assert client.step(number)["count"] == number
-        for number in range(1, 201):  # 20 MB: more than the buffers of both sides hold
-            client.send(client.step_message(swollen))
+        client.send(client.step_message({"swell": 20_000_000}))  # more than the buffers of both sides hold
+        for number in range(1, 201):
             assert other.step(number)["count"] == number
-        assert [seen(client.next_message())["count"] for _ in range(200)] == list(range(11, 211))
+        assert seen(client.receive())["count"] == 11
+        assert client.step("on")["count"] == 12
+
+
+def test_messages_that_were_sent_ahead_are_answered_in_order_though_their_answers_are_read_late(shared):
+    server = shared("Counting", "--isolation", "thread")
+    with PlainTalk(server.url) as client, PlainTalk(server.url) as other:
+        client.reset()
+        other.reset()
+        for number in range(1, 11):
+            assert client.step(number)["count"] == number
+        for number in range(1, 201):  # 20 MB
+            client.send(client.step_message({"swell": 100_000}))
+            assert other.step(number)["count"] == number
+        assert [seen(client.receive())["count"] for _ in range(200)] == list(range(11, 211))
         assert client.step("on")["count"] == 211
 
 
@@ -371,7 +387,9 @@ def died(client, action):
 )
 def test_the_death_of_a_process_costs_one_episode(shared, tmp_path, how, said):
     server = shared("Counting", "--isolation", "process")
-    eventually(lambda: metric(server.url, "envweave_sessions") == 0)
+    with PlainTalk(server.url) as first:  # starts what stays: the process that starts others
+        first.reset()
+    assert eventually(lambda: metric(server.url, "envweave_sessions") == 0)
     before = taken(server)
     with ew.connect(server.url) as doomed, ew.connect(server.url) as other:
         other.reset()
@@ -502,3 +520,5 @@ def test_a_server_that_was_restarted_never_continues_an_episode_in_silence():
         begun = other.reset()  # without a step in between, the end comes with the reset
         assert ends(begun.requests) == ["infra_error"]
         assert other.step(1).observation["count"] == 1
+        client.close()
+        other.close()

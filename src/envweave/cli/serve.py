@@ -52,7 +52,7 @@ def serve(
     idle_timeout: Annotated[float, typer.Option(min=0, help="Seconds a silent session lives; 0 is for ever.")] = 3600.0,
     resume_within: Annotated[float, typer.Option(min=0, help="Seconds a session waits for its lost client.")] = 60.0,
     step_timeout: Annotated[float, typer.Option(min=0, help="Seconds a step may take; 0 is for ever.")] = 600.0,
-    close_timeout: Annotated[float, typer.Option(min=0.01, help="Seconds that closing a session may take.")] = 10.0,
+    close_timeout: Annotated[float, typer.Option(min=0.01, help="Seconds that closing a session may take.")] = 5.0,
     ping_interval: Annotated[float, typer.Option(min=0.01, help="Seconds between pings to a client.")] = 20.0,
     max_threads: Annotated[int, typer.Option(min=1, help="Steps that can run at the same time.")] = 512,
     max_message_bytes: Annotated[int, typer.Option(min=1024, help="A longer message is refused.")] = 16 * 2**20,

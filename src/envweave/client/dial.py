@@ -1,4 +1,4 @@
-"""Connect a WebSocket. The one door to the websockets package, with `channel` and `openenv`."""
+"""Connect a WebSocket. With `socket` and `openenv`, the door to the websockets package."""
 
 from __future__ import annotations
 

@@ -156,7 +156,7 @@ class RemoteVector(VectorEnv):
             self._accept(batch)
 
     def _send(self, calls: Sequence[tuple[StreamSession, Call]]) -> None:
-        if calls[0][1].kind != "step":
+        if len(calls) == 1:
             ((session, call),) = calls
             message = session.message(call)
         else:

@@ -124,6 +124,8 @@ class Host:
     def _reset(self, data: Any, form: Form) -> Flow[tuple[str, bytes]]:
         own = dict(_mapping(data))
         seed, options, episode_id = own.pop("seed", None), own.pop("options", None), own.pop("episode_id", None)
+        if isinstance(seed, float) and seed.is_integer():  # JSON has one kind of number
+            seed = int(seed)
         if not (seed is None or (isinstance(seed, int) and not isinstance(seed, bool))):
             raise UsageError(f"seed is {seed!r:.80}", "use a whole number")
         if not (episode_id is None or isinstance(episode_id, str)):

@@ -127,7 +127,12 @@ class Routes:
 
     async def _session(self, request: Request) -> Session:
         named = request.headers.get(SESSION_HEADER)
-        return await self._sessions.default() if named is None else self._sessions.find(named)
+        if named is None:
+            return await self._sessions.default()
+        session = self._sessions.find(named)
+        if session.owner is None:
+            session.lease = self._sessions.settings.idle_timeout
+        return session
 
     async def open(self, request: Request) -> Response:
         data = await self._object(request)

@@ -58,7 +58,7 @@ class PlainStream:
         except Disconnected:
             pass
         finally:
-            self._sessions.detach(session, self, resumable=asked is not None)
+            self._sessions.detach(session, self, 0 if asked is None else self._sessions.settings.idle_timeout)
 
     async def _refuse(self, reason: Reply) -> None:
         """Say why, and close when the client has said something: OpenEnv 0.3 sends before it reads."""

@@ -49,7 +49,7 @@ def _config(app: Any, settings: Settings) -> uvicorn.Config:
         server_header=False,
         proxy_headers=False,
         lifespan="on",
-        timeout_graceful_shutdown=int(settings.close_timeout) + 1,
+        timeout_graceful_shutdown=1,
     )
 
 

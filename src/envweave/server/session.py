@@ -36,6 +36,8 @@ class Opening:
     deadline: float | None = None
     max_episode_steps: int | None = None
     arguments: dict[str, Any]
+    episodes: int = 0
+    """How many episodes a session before this one has begun, for the names of those to come."""
 
     @property
     def limits(self) -> dict[str, Any]:
@@ -66,8 +68,10 @@ class Session:
         """How long it may wait untouched; None for ever."""
         self.began: float | None = None
         """When the call that runs was begun, by the monotonic clock, which is finer than the loop's."""
-        self.episodes = 0
+        self.episodes = opening.episodes
         self.closed = False
+        self.leaving = False
+        """Closed, or about to be."""
         self.last_id = 0
         self._runner: Runner | None = runner
         self._rebuild = rebuild
@@ -126,12 +130,23 @@ class Session:
         self._receivers = [receiver]
         now = monotonic()
         self._pause, self.touched, self.began = now - self.touched, now, now
-        if work is not None:
+        if self._runner is None and name != "reset":
+            over = ResetNeededError(f"the episode of {self.env_id} is over", "call env.reset(), or use autoreset=True")
+            self._finish(self._turn, fault(over))
+        elif work is not None:
             self._loop.create_task(self._do(work))
         elif self._runner is not None:
             self._runner.start(name, data, form, partial(self._finish, self._turn))
         else:
             self._loop.create_task(self._start_anew(name, data, form))
+
+    def refuse(self, number: int, error: EnvWeaveError) -> Reply:
+        """Answer a call with an error without running anything. Its number counts as used."""
+        reply = fault(error, episode=self._episode)
+        if number == self.last_id + 1 and self.began is None:
+            self.last_id = self._number = number
+            self._last = reply
+        return reply
 
     @property
     def is_quick(self) -> bool:
@@ -192,8 +207,6 @@ class Session:
             return self._busy()
         if number is not None and number != self.last_id + 1:
             return ProtocolError(f"call {number} after call {self.last_id}", "number calls 1, 2, 3, …")
-        if self._runner is None and name not in ("reset", "close"):
-            return ResetNeededError(f"the episode of {self.env_id} is over", "call env.reset(), or use autoreset=True")
         return None
 
     def _busy(self) -> BusyError:

@@ -100,7 +100,9 @@ class Sessions:
 
     async def _take_room(self) -> None:
         """Raises `CapacityError`. Whoever comes while another leaves waits until it has left."""
-        while self.count >= self.most and any(session.closed for session in self._open.values()):
+        if self.count >= self.most:
+            self._make_way()
+        while self.count >= self.most and any(session.leaving for session in self._open.values()):
             left = self.loop.create_future()
             self._at_the_door.append(left)
             await left
@@ -109,6 +111,15 @@ class Sessions:
             message = f"server at capacity: {self.count}/{self.most} sessions active"
             raise CapacityError(message, "close some, wait, or start the server with a higher --max-sessions")
         self._building += 1
+
+    def _make_way(self) -> None:
+        """The default session belongs to nobody in particular: once it is silent, it gives its place to a client."""
+        task = self._default
+        if task is None or not task.done() or not self._usable(task):
+            return
+        session = task.result()
+        if session.began is None and self.loop.time() - session.touched > self.settings.resume_within:
+            self.close_soon(session, "made_way")
 
     # Opening and finding.
 
@@ -120,7 +131,7 @@ class Sessions:
         await self._take_room()
         shelf = SessionShelf(self._snapshots)
         try:
-            runner = await self._builder.build(opening, shelf, 0)
+            runner = await self._builder.build(opening, shelf, opening.episodes)
             id = secrets.token_urlsafe(16)
             session = Session(id, opening, runner, shelf, self._rebuilt, self.loop, self.metrics)
             self._open[id] = session
@@ -208,14 +219,14 @@ class Sessions:
         session.lease = self.settings.idle_timeout
         session.touched = self.loop.time()
 
-    def detach(self, session: Session, owner: Any, *, resumable: bool) -> None:
-        """Its connection is gone: wait for another, or close."""
+    def detach(self, session: Session, owner: Any, lease: float | None) -> None:
+        """Its connection is gone: wait for another as long as the lease says, or close."""
         if session.owner is not owner or session.closed:
             return
         session.owner = None
         session.touched = self.loop.time()
-        session.lease = self.settings.resume_within
-        if not resumable or not session.lease:
+        session.lease = lease
+        if lease == 0:
             self.close_soon(session, "disconnected")
 
     async def _sweep(self) -> None:
@@ -245,6 +256,7 @@ class Sessions:
 
     def close_soon(self, session: Session, why: str, receiver: Receiver | None = None) -> None:
         """Tear a session down without waiting for it; the receiver is told when it is done."""
+        session.leaving = True
         task = self.loop.create_task(self.close(session, why))
         self._closings.add(task)
         task.add_done_callback(self._closings.discard)
@@ -256,7 +268,7 @@ class Sessions:
         timeout = self.settings.close_timeout
         if session.closed:
             return fault(SessionLostError(f"the session of {session.env_id} is closed"))
-        session.closed = True
+        session.closed = session.leaving = True
         owner = session.owner
         try:
             if session.began is not None:

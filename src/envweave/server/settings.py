@@ -25,7 +25,7 @@ class Settings:
     """How long a session waits for a client whose connection dropped."""
     step_timeout: float | None = 600.0
     """A call on an environment that takes longer ends its episode as `infra_error`."""
-    close_timeout: float = 10.0
+    close_timeout: float = 5.0
     """How long the teardown of one session may take."""
     max_threads: int = 512
     max_message_bytes: int = 16 * 2**20

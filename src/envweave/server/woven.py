@@ -41,12 +41,14 @@ class WovenStream:
         self._outbox: list[bytes] = []
         self._lent = False
         self._gone = False
+        self._stepping = False
+        """Whether the last message was a single step."""
         self._filled: asyncio.Future[None] = self._loop.create_future()
 
     async def run(self) -> None:
         """Serve until one side leaves. The sessions wait for a client whose connection broke."""
         writer = self._loop.create_task(self._write())
-        resumable = True
+        lease: float | None = self._sessions.settings.resume_within
         try:
             while True:
                 message = await self._receive()
@@ -55,12 +57,12 @@ class WovenStream:
                 except ProtocolError as error:
                     self._put(None, None, fault(error))
         except Disconnected as left:
-            resumable = not left.for_good
+            lease = 0 if left.for_good else lease
         finally:
             writer.cancel()
             self._gone = True
             for session in self._refs.values():
-                self._sessions.detach(session, self, resumable=resumable)
+                self._sessions.detach(session, self, lease)
 
     # In.
 
@@ -78,6 +80,7 @@ class WovenStream:
         kind = message.get("type")
         if kind.__class__ is str and kind in ORDINARY:
             session = self._session(ref, number)
+            self._stepping = kind == "step"
             session.call(kind, message.get("data", {}), Form.EXTENDED, partial(self._put, ref, number), number)
         elif kind == "open":
             if ref.__class__ is not int:
@@ -86,6 +89,7 @@ class WovenStream:
             self._opening.add(task)
             task.add_done_callback(self._opening.discard)
         elif kind == "batch":
+            self._stepping = False
             self._batch(message.get("data"))
         elif kind == "fork":
             session = self._session(ref, number)
@@ -168,8 +172,10 @@ class WovenStream:
         for row, message in enumerate(messages):
             ref, number, action = message.get("ref", 0), message.get("id"), message.get("data")
             session = self._refs.get(ref)
-            if refused or session is None:
+            if session is None:
                 self._put(ref, number, fault(problems[row] or other))
+            elif refused:
+                self._put(ref, number, session.refuse(number, problems[row] or other))  # type: ignore[arg-type]
             elif session.is_quick_here:
                 quick.append(Row(session, ref, number, action))  # type: ignore[arg-type]
             else:
@@ -200,7 +206,7 @@ class WovenStream:
                 await self._send({"type": "websocket.send", "text": text.decode()})
             except Exception:  # the connection is gone, in whatever way this server says so; `run` sees it too
                 return
-            if self._socket is not None and len(self._refs) == 1 and not self._outbox:
+            if self._socket is not None and self._stepping and len(self._refs) == 1 and not self._outbox:
                 await self._lend(self._socket, *next(iter(self._refs.items())))
 
     async def _lend(self, socket: LendingSocket, ref: int, session: Session) -> None:

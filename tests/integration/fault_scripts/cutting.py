@@ -13,7 +13,7 @@ HANDSHAKE = 700
 
 
 class Cuts:
-    """Where connections break. Some in the handshake, most of them somewhere in the rollout, in the middle of frames too."""
+    """Where connections break. Some in the handshake, most of them in the rollout, in the middle of frames too."""
 
     def __init__(self, seed, most, longest=3000):
         self._random = Random(seed)

@@ -305,6 +305,7 @@ def test_no_reply_is_lost_while_other_sessions_come_and_go_on_the_connection(sha
 
     with ThreadPoolExecutor(4) as pool:
         assert all(pool.map(play, range(4)))
+    assert "Traceback" not in server.errors()
 
 
 @pytest.mark.parametrize("talk", TALKS)

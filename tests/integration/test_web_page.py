@@ -37,10 +37,7 @@ def page(browser):
 
 
 def newest(page, what):
-    page.wait_for_function(
-        "what => document.querySelector('#log li b')?.textContent === what && document.querySelectorAll('#log li').length",
-        arg=what,
-    )
+    page.wait_for_function("what => document.querySelector('#log li b')?.textContent === what", arg=what)
     return page.locator("#log li").first.inner_text()
 
 

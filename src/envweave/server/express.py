@@ -20,7 +20,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from envweave.server.claim import Claim
 
@@ -42,14 +42,31 @@ the step and takes it afterwards; if it does not get it, the loop has taken the 
 TAKEN = b""
 
 
-class Line:
-    """One connection while it is lent to the express."""
+class Returned(NamedTuple):
+    """A connection that is back with the loop."""
 
-    def __init__(self, fd: int, serve: Serve, back: asyncio.Future[bytes | None]) -> None:
+    unread: bytes = b""
+    """What was read and not handled."""
+    unsent: bytes = b""
+    """The rest of a reply, for which the client was too slow."""
+    hung: bool = False
+    """A step was begun that still runs: the loop has to wait for it."""
+
+
+class Line:
+    """One connection while it is lent to the express.
+
+    Only who has taken the token in `hand` reads from it, writes to it or gives it back: the leader from before it reads
+    a message until its reply is written. If the step in between hangs, the loop has the line in its place.
+    """
+
+    def __init__(self, fd: int, serve: Serve, back: asyncio.Future[Returned]) -> None:
         self.socket = socket.socket(fileno=os.dup(fd))
+        self.fd = self.socket.fileno()
         self.serve = serve
         self.back = back
-        """Gets what was read and not handled, or None if a step hangs and the loop has to wait for it."""
+        self.hand: list[None] = [None]
+        self.recalled = False
         self.active = time.monotonic()
 
 
@@ -69,25 +86,26 @@ class Express:
         self._seen: Any = None
         self._watch: asyncio.TimerHandle | None = None
 
-    def lend(self, fd: int, serve: Serve) -> asyncio.Future[bytes | None]:
+    def lend(self, fd: int, serve: Serve) -> asyncio.Future[Returned]:
         """Serve the connection until something comes that is not a quick step."""
         line = Line(fd, serve, self._loop.create_future())
-        self._lines[line.socket.fileno()] = line
-        self._poll.register(line.socket.fileno(), select.EPOLLIN)
+        self._poll.register(line.fd, select.EPOLLIN)  # first: an old event may have the same number
+        self._lines[line.fd] = line
         if self._leader is None:
             self._lead_anew()
         if self._watch is None:
             self._watch = self._loop.call_later(HUNG_AFTER, self._look)
         return line.back
 
-    def recall(self, back: asyncio.Future[bytes | None]) -> None:
-        """Give a connection back to the loop now. A step that runs on it is taken over."""
-        for line in [line for line in self._lines.values() if line.back is back]:
+    def recall(self, back: asyncio.Future[Returned]) -> None:
+        """Give a connection back to the loop, as soon as its reply is written. A step that runs on it is taken over."""
+        for line in [line for line in list(self._lines.values()) if line.back is back]:
+            line.recalled = True  # before the look at its token: `_release` does both the other way round
             running = self._running
-            if running is not None and running[0] is line and running[1].take():
+            if _take(line.hand):
+                self._hand_over(line, Returned())
+            elif running is not None and running[0] is line and running[1].take():
                 self._depose(line)
-            else:
-                self._return(line, b"")
 
     def end(self) -> None:
         if self._watch is not None:
@@ -112,21 +130,11 @@ class Express:
         """The leader is stuck: it goes on alone with this line's step, and another leads."""
         self._running = None
         self._flush()
-        self._forget(line)
-        _give(line.back, None)
+        self._hand_over(line, Returned(hung=True))
         if self._lines:
             self._lead_anew()
         else:
             self._leader = None
-
-    def _return(self, line: Line, unread: bytes) -> None:
-        self._forget(line)
-        _give(line.back, unread)
-
-    def _forget(self, line: Line) -> None:
-        if self._lines.pop(line.socket.fileno(), None) is not None:
-            self._poll.unregister(line.socket.fileno())
-            line.socket.close()
 
     # In the leader's thread.
 
@@ -135,9 +143,8 @@ class Express:
             events = self._poll.poll(IDLE_AFTER)
             for fd, _ in events:
                 line = self._lines.get(fd)
-                if line is not None:
-                    self._serve(line)
-                if self._leader is not me:
+                deposed = line is not None and self._serve(line) is TAKEN
+                if deposed or self._leader is not me:
                     return
                 if len(self._replies) >= TOGETHER:
                     self._flush()
@@ -158,29 +165,35 @@ class Express:
     def _return_idle(self) -> None:
         silent = time.monotonic() - IDLE_AFTER
         for line in list(self._lines.values()):
-            if line.active < silent:
-                self._hand_over(line, b"")
+            if line.active < silent and _take(line.hand):
+                self._hand_over(line, Returned())
 
-    def _serve(self, line: Line) -> None:
+    def _serve(self, line: Line) -> bytes | None:
+        """Read a message, run it and keep the reply for `_flush`. Gives `TAKEN` if this thread leads no longer."""
+        if not _take(line.hand):
+            return None
         try:
             data = line.socket.recv(LARGEST)
         except BlockingIOError:
-            return
+            self._release(line)
+            return None
         except OSError:
             data = b""
+        claim = Claim(partial(self._begun, line))
         try:
-            reply = line.serve(data, Claim(partial(self._begun, line))) if data else None
+            reply = line.serve(data, claim) if data else None
         except BaseException:  # a mistake of ours: the usual way answers it
             log.exception("a step failed on the short way")
-            reply = None
+            reply = None if claim.take() else TAKEN
         if reply is TAKEN:
-            return
+            return TAKEN
         self._running = None
         if reply is None:
-            self._hand_over(line, data)
+            self._hand_over(line, Returned(unread=data))
         else:
             line.active = time.monotonic()
             self._replies.append((line, reply))
+        return None
 
     def _begun(self, line: Line, claim: Claim) -> None:
         self._running = (line, claim)
@@ -197,21 +210,28 @@ class Express:
     def _write(self, line: Line, frame: bytes) -> None:
         try:
             sent = line.socket.send(frame)
-            while sent < len(frame):  # a client that does not read; it may take its time, but not ours
-                select.select((), (line.socket,), (), IDLE_AFTER)
-                sent += line.socket.send(frame[sent:])
+        except BlockingIOError:
+            sent = 0
         except OSError:  # gone: the loop finds out by itself
-            self._hand_over(line, b"")
+            self._hand_over(line, Returned())
+            return
+        if sent < len(frame):  # a client that does not read: the loop has patience with it
+            self._hand_over(line, Returned(unsent=frame[sent:]))
+        else:
+            self._release(line)
 
-    def _hand_over(self, line: Line, unread: bytes) -> None:
-        """Back to the loop; this thread has nothing more to do with the line."""
-        self._flush()
-        try:
-            self._poll.unregister(line.socket.fileno())
-        except (OSError, ValueError):
-            return  # the loop has taken it back already
-        if self._lines.pop(line.socket.fileno(), None) is not None:
-            self._tell(_give_back, line, unread)
+    def _release(self, line: Line) -> None:
+        """The reply is written: the line is free for the next message, or for the loop if that has called it back."""
+        line.hand.append(None)
+        if line.recalled and _take(line.hand):
+            self._hand_over(line, Returned())
+
+    def _hand_over(self, line: Line, returned: Returned) -> None:
+        """Back to the loop, by whichever thread has the line in hand; its token is gone with it."""
+        self._poll.unregister(line.fd)
+        del self._lines[line.fd]
+        line.socket.close()
+        self._tell(_give, line.back, returned)
 
     def _tell(self, call: Callable[..., None], *arguments: Any) -> None:
         try:
@@ -220,11 +240,15 @@ class Express:
             self._leader = None
 
 
-def _give_back(line: Line, unread: bytes) -> None:
-    line.socket.close()
-    _give(line.back, unread)
+def _take(token: list[None]) -> bool:
+    """Only one thread gets it."""
+    try:
+        token.pop()
+    except IndexError:
+        return False
+    return True
 
 
-def _give(back: asyncio.Future[bytes | None], unread: bytes | None) -> None:
+def _give(back: asyncio.Future[Returned], returned: Returned) -> None:
     if not back.done():
-        back.set_result(unread)
+        back.set_result(returned)

@@ -17,7 +17,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from envweave.errors import ProtocolError
 from envweave.server.claim import Claim
-from envweave.server.express import TAKEN, Express
+from envweave.server.express import TAKEN, Express, Returned
 from envweave.server.host import Form, Reply
 from envweave.server.session import Session
 from envweave.server.sockets import EXTENSION
@@ -38,7 +38,7 @@ class LendingConnection(HttpToolsProtocol):
         super().__init__(*args, **kwargs)
         self._received = b""
         self._loan: tuple[Express, Session, Answer] | None = None
-        self._lent: asyncio.Future[bytes | None] | None = None
+        self._lent: asyncio.Future[Returned] | None = None
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -70,18 +70,20 @@ class LendingConnection(HttpToolsProtocol):
         self._recall = partial(express.recall, self._lent)
         self._lent.add_done_callback(partial(self._back, session, answer))
 
-    def _back(self, session: Session, answer: Answer, lent: asyncio.Future[bytes | None]) -> None:
+    def _back(self, session: Session, answer: Answer, lent: asyncio.Future[Returned]) -> None:
         """The express has given the connection back, or a step hangs."""
         self._lent = None
         if self.transport.is_closing():
             return
-        unread = lent.result()
-        if unread is None:
+        returned = lent.result()
+        if returned.hung:
             session.wait(lambda reply: self._late(answer, reply))
             return
+        if returned.unsent:
+            self.transport.write(returned.unsent)
         self._go_on()
-        if unread:
-            self.data_received(unread)
+        if returned.unread:
+            self.data_received(returned.unread)
 
     def _late(self, answer: Answer, reply: Reply) -> None:
         if not self.transport.is_closing():

@@ -118,6 +118,10 @@ class Session:
         refusal = self._refusal(name, number)
         if refusal is None and not self._acquire():  # the express came first
             refusal = self._busy()
+        elif refusal is None and number is not None and number != self.last_id + 1:  # and has even finished
+            self._idle.append(None)
+            self._again(receiver)
+            return
         if refusal is not None:
             receiver(fault(refusal, episode=self._episode))
             return
@@ -190,8 +194,11 @@ class Session:
         return reply
 
     def wait(self, receiver: Receiver) -> None:
-        """Have the reply of the step that runs, which was taken from `step_here`."""
-        self._receivers.append(receiver)
+        """Have the reply of the step that runs, which was taken from `step_here`, or has run meanwhile."""
+        if self._last is not None:
+            receiver(self._last)
+        else:
+            self._receivers.append(receiver)
 
     def _again(self, receiver: Receiver) -> None:
         self.touched = monotonic()

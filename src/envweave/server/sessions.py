@@ -238,11 +238,14 @@ class Sessions:
             await asyncio.sleep(tick)
             now = self.loop.time()
             self.metrics.lag = max(0.0, now - due)
-            for session in list(self._open.values()):
-                try:
-                    self._look_after(session, now)
-                except Exception:  # a mistake of ours must not end the watch over all others
-                    log.exception("a session could not be looked after")
+            self._look_after_all(now)
+
+    def _look_after_all(self, now: float) -> None:
+        for session in list(self._open.values()):
+            try:
+                self._look_after(session, now)
+            except Exception:  # a mistake of ours must not end the watch over all others
+                log.exception("a session could not be looked after")
 
     def _look_after(self, session: Session, now: float) -> None:
         began, timeout = session.began, self.settings.step_timeout

@@ -7,7 +7,7 @@ from typing import Any
 
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
-from envweave.server.express import Express, Serve
+from envweave.server.express import Express, Returned, Serve
 from envweave.server.frames import whole_frames
 
 EXTENSION = "envweave"
@@ -21,7 +21,7 @@ class LendingSocket(WebSocketsSansIOProtocol):
         super().__init__(*args, **kwargs)
         self._aligned = True
         """Whether all that was read so far ended with a whole frame."""
-        self._lent: asyncio.Future[bytes | None] | None = None
+        self._lent: asyncio.Future[Returned] | None = None
         self._express: Express | None = None
 
     async def run_asgi(self) -> None:
@@ -55,18 +55,20 @@ class LendingSocket(WebSocketsSansIOProtocol):
         self._express = express
         self._lent = express.lend(self.transport.get_extra_info("socket").fileno(), serve)
         try:
-            unread = await self._lent
+            returned = await self._lent
         except asyncio.CancelledError:
             express.recall(self._lent)
             raise
         finally:
             self._lent = None
-        if unread:
-            self.data_received(unread)
+        if returned.unsent and not self.transport.is_closing():
+            self.transport.write(returned.unsent)
+        if returned.unread:
+            self.data_received(returned.unread)
         if self.queue.empty() and not self.transport.is_closing():
             self.read_paused = False
             self.transport.resume_reading()
-        return unread is not None
+        return not returned.hung
 
     def recall(self) -> None:
         """End the lending now."""

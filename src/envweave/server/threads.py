@@ -152,6 +152,7 @@ class Threads:
             except BaseException as error:  # whoever asked decides what it means
                 answer = error
             self._answers.append((job, answer))
+            del job, answer  # a thread that sleeps must not keep what it worked on alive
             if not self._jobs or time.monotonic() - told > TELL_AFTER:
                 self._tell()
                 told = time.monotonic()

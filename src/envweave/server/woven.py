@@ -124,6 +124,8 @@ class WovenStream:
             raise ProtocolError(f"the ref {ref} is in use")
         resume = data.get("resume") if isinstance(data, dict) else None
         if resume is not None:
+            if self._gone:  # it will try again; until then the session waits
+                raise SessionLostError("nobody waits for an answer")
             session = self._sessions.find(str(resume))
             if session.owner is not None and session.owner is not self:
                 session.owner.session_taken(session)

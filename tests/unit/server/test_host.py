@@ -100,7 +100,9 @@ def test_a_result_without_json_form_ends_the_episode_once_and_names_the_field(ho
 
 
 @WAYS
-@pytest.mark.parametrize(("action", "field"), [("info", "info.k is a set"), ("request", "requests[0].payload.p is a b")])
+@pytest.mark.parametrize(
+    ("action", "field"), [("info", "info.k is a set"), ("request", "requests[0].payload.p is a b")]
+)
 def test_so_does_what_only_the_extension_tells(host, step, action, field):
     ask(host, "reset", {"episode_id": "mine"})
     reply, data = step(host, action, Form.EXTENDED)
@@ -168,5 +170,3 @@ def test_an_environment_that_is_not_owned_is_not_closed():
     reply, data = ask(lent, "close")
     assert (reply.type, ends(data)) == ("closed", [("closed", "mine")])
     assert lent.flows.unwrapped.closed == 0
-
-

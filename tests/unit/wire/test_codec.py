@@ -11,7 +11,8 @@ from envweave.wire.codec import DEEPEST, decode, encode
 @pytest.mark.parametrize(
     "data",
     [
-        None, True, False, 0, -1, 2**53 + 1, 2**64, -(2**63) - 1, 10**40, 0.1, 1e300, -0.5, "", "ä€😀\u2028\0\"\\", [], {},
+        None, True, False, 0, -1, 2**53 + 1, 2**64, -(2**63) - 1, 10**40, 0.1, 1e300, -0.5, "",
+        "ä€😀\u2028\0\"\\", [], {},
         [[], {}, [None]], {"": {"a": [1, 2.5, "x"]}},
     ],
     ids=repr,
@@ -27,7 +28,7 @@ def test_data_come_back_as_they_were(data):
     "text", ["", " ", "{", '{"a":}', "[1,]", "{'a':1}", "NaN", "[1]x", '"\\ud800"', "nul", b"\xff", b'"\xc3"', "\ud800"]
 )
 def test_what_is_not_json_is_a_protocol_error(text):
-    with pytest.raises(ProtocolError, match="^invalid JSON: "):
+    with pytest.raises(ProtocolError, match=r"^invalid JSON: "):
         decode(text)
 
 
@@ -40,7 +41,7 @@ def test_json_may_be_nested_so_deeply_and_no_deeper(opening, closing, as_bytes):
 
     decode(nested(DEEPEST - 1))
     for levels in (DEEPEST + 1, 1000, 100_000):
-        with pytest.raises(ProtocolError, match=f"^JSON is nested deeper than {DEEPEST} levels$"):
+        with pytest.raises(ProtocolError, match=rf"^JSON is nested deeper than {DEEPEST} levels$"):
             decode(nested(levels))
 
 

@@ -46,8 +46,12 @@ def test_a_step_comes_back_equal(result):
 
 @pytest.mark.parametrize(
     "result",
-    [ResetResult({"x": 1}), ResetResult(None, {"seed": 3}, (NEED,)), ResetResult({"done": True, "reward": 2}, {}, (NEED, TOOL))],
-)  # fmt: skip
+    [
+        ResetResult({"x": 1}),
+        ResetResult(None, {"seed": 3}, (NEED,)),
+        ResetResult({"done": True, "reward": 2}, {}, (NEED, TOOL)),
+    ],
+)
 def test_a_reset_comes_back_equal(result):
     assert reset_from_data(crossed(result_to_data(result))) == result
 

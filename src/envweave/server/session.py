@@ -115,25 +115,18 @@ class Session:
         if number is not None and number == self.last_id == self._number:
             self._again(receiver)
             return
-        refusal = self._refusal(name, number)
+        refusal = self._refusal(number)
         if refusal is None and not self._acquire():  # the express came first
             refusal = self._busy()
-        elif refusal is None and number is not None and number != self.last_id + 1:  # and has even finished
+        elif refusal is None and not self._is_next(number):  # and has even finished
             self._idle.append(None)
             self._again(receiver)
             return
         if refusal is not None:
             receiver(fault(refusal, episode=self._episode))
             return
-        if number is not None:
-            self.last_id = number
-        self._number = number
-        self._call = name
-        self._turn += 1
-        self._last = None
         self._receivers = [receiver]
-        now = monotonic()
-        self._pause, self.touched, self.began = now - self.touched, now, now
+        self._begin(name, number)
         if self._runner is None and name != "reset":
             over = ResetNeededError(f"the episode of {self.env_id} is over", "call env.reset(), or use autoreset=True")
             self._finish(self._turn, fault(over))
@@ -144,10 +137,23 @@ class Session:
         else:
             self._loop.create_task(self._start_anew(name, data, form))
 
+    def _begin(self, name: str, number: int | None) -> int:
+        """A call starts; gives the turn by which its answer is known from a late one."""
+        if number is not None:
+            self.last_id = number
+        self._number, self._call, self._last = number, name, None
+        now = monotonic()
+        self._pause, self.touched, self.began = now - self.touched, now, now
+        self._turn += 1
+        return self._turn
+
+    def _is_next(self, number: int | None) -> bool:
+        return number is None or number == self.last_id + 1
+
     def refuse(self, number: int, error: EnvWeaveError) -> Reply:
         """Answer a call with an error without running anything. Its number counts as used."""
         reply = fault(error, episode=self._episode)
-        if number == self.last_id + 1 and self.began is None:
+        if self._is_next(number) and self.began is None:
             self.last_id = self._number = number
             self._last = reply
         return reply
@@ -169,20 +175,14 @@ class Session:
         is returned.
         """
         runner = self._runner
-        fits = number is None or number == self.last_id + 1
-        if runner is None or not fits or not self._acquire():
+        if runner is None or not self._acquire():
             return None
-        self.touched = self.began = monotonic()
-        if self.closed:  # looked at last: whoever closes a session looks at `began` last
+        self.began = monotonic()
+        if self.closed or not self._is_next(number):  # looked at last: whoever closes a session looks at `began` last
             self.began = None
             self._idle.append(None)
             return None
-        if number is not None:
-            self.last_id = number
-        self._number = number
-        self._call = "step"
-        self._turn = turn = self._turn + 1
-        self._last = None
+        turn = self._begin("step", number)
         claim.begin()
         reply = runner.run_here("step", action, form)
         if not claim.take():
@@ -207,12 +207,12 @@ class Session:
         else:
             self._receivers.append(receiver)
 
-    def _refusal(self, name: str, number: int | None) -> EnvWeaveError | None:
+    def _refusal(self, number: int | None) -> EnvWeaveError | None:
         if self.closed:
             return SessionLostError(f"the session of {self.env_id} is closed", "open another")
         if self.began is not None:
             return self._busy()
-        if number is not None and number != self.last_id + 1:
+        if not self._is_next(number):
             return ProtocolError(f"call {number} after call {self.last_id}", "number calls 1, 2, 3, …")
         return None
 

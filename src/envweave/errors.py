@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 def describe(error: BaseException) -> str:
     """Type and text of an exception; one that cannot even say what it is has no text."""
     try:
-        text = str(error)
+        text = str(error).encode(errors="backslashreplace").decode()  # a lone surrogate could not cross
     except Exception:  # anything may happen in somebody's __str__
         text = "(its text cannot be read)"
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -26,12 +26,12 @@ TALKS = pytest.mark.parametrize("talk", [pytest.param(PlainTalk, id="plain"), py
 STEPS_BEFORE = pytest.mark.parametrize("before", [0, 40], ids=["usual way", "short way"])
 """After some quick steps a connection is on the short way."""
 PROTOCOL = "transport.protocol"
+PATHS = os.pathsep.join([str(SCRIPTS), *filter(None, [os.environ.get("PYTHONPATH")])])
 
 
 @contextmanager
 def serving(*options, **variables):
-    paths = [str(SCRIPTS), *filter(None, [os.environ.get("PYTHONPATH")])]
-    variables = {"PYTHONPATH": os.pathsep.join(paths), **variables}
+    variables = {"PYTHONPATH": PATHS, **variables}
     with running_server("pkg://faulty:Counting", "--log-level", "warning", *options, env=variables) as server:
         yield server
         errors = server.errors()
@@ -561,3 +561,95 @@ def test_other_headers_are_looked_at_anew_after_quick_steps(guarded):
         assert client.ask("/state", method="GET") == (200, {"count": 42})
         assert client.ask("/nowhere", {"action": 1})[0] == 404
         assert client.step("on")["count"] == 43
+
+
+# Failures that are no reply.
+
+
+@pytest.fixture(scope="module")
+def odd():
+    with running_server("pkg://faulty:Odd", env={"PYTHONPATH": PATHS}) as served:
+        yield served
+
+
+def begin(client):
+    return client.ask(client.message("reset", {}) if isinstance(client, WovenTalk) else {"type": "reset", "data": {}})
+
+
+@pytest.mark.parametrize("action", ["surrogate", "own surrogate", "interrupt"])
+@TALKS
+def test_a_failure_that_is_no_reply_ends_the_episode_on_the_short_way_too(odd, talk, action):
+    with talk(odd.url, timeout=3.0) as client:
+        begin(client)
+        for _ in range(40):
+            client.step(1)
+        reply = client.ask(client.step_message(action))
+        assert reply["data"]["error"]["code"].startswith("env")
+        assert [one["reason"] for one in reply["data"]["requests"]] == ["infra_error"]
+        assert begin(client)["type"] == "observation"
+
+
+@pytest.mark.parametrize("action", ["surrogate", "own surrogate", "interrupt"])
+def test_a_failure_that_is_no_reply_ends_the_episode_in_a_batch_too(odd, action):
+    with WovenTalk(odd.url, timeout=3.0) as client:
+        client.open(1)
+        for ref in (0, 1):
+            client.ask(client.message("reset", {}, ref=ref))
+        for said in [1] * 20 + [action]:
+            client.send({"type": "batch", "data": [client.message("step", s, ref=r) for r, s in ((0, said), (1, 1))]})
+            found = {reply["ref"]: reply for reply in (client.next_message(), client.next_message())}
+        assert found[1]["type"] == "observation"
+        assert found[0]["data"]["error"]["code"].startswith("env")
+
+
+@pytest.mark.parametrize("action", ["surrogate", "own surrogate", "interrupt"])
+def test_a_failure_that_is_no_reply_ends_the_episode_over_http_too(odd, action):
+    with keeping(odd) as client:
+        client.ask("/reset", {})
+        for _ in range(40):
+            client.step(1)
+        assert client.ask("/step", {"action": action})[0] == 500
+        assert client.ask("/reset", {})[0] == 200
+
+
+def test_the_message_of_an_environment_with_a_lone_surrogate_still_tells_what_was_raised(odd):
+    with PlainTalk(odd.url) as client:
+        begin(client)
+        reply = client.ask(client.step_message("surrogate"))
+        assert "OSError: no file 'a" in reply["data"]["message"]
+        assert reply["data"]["error"]["code"] == "env"
+
+
+@pytest.mark.parametrize("ref", [[1], {}])
+def test_a_batch_with_a_ref_of_the_wrong_kind_is_refused_and_the_connection_lives_on(odd, ref):
+    with WovenTalk(odd.url) as client:
+        reply = client.ask({"type": "batch", "data": [{"type": "step", "ref": ref, "id": 1}]})
+        assert reply["data"]["error"]["code"] == "transport.protocol"
+        assert begin(client)["type"] == "observation"
+
+
+@pytest.mark.parametrize("number", [1.0, True])
+def test_a_batch_with_a_number_of_the_wrong_kind_uses_none(odd, number):
+    with WovenTalk(odd.url) as client:
+        reply = client.ask({"type": "batch", "data": [{"type": "step", "ref": 0, "id": number}]})
+        assert reply["data"]["error"]["code"] == "transport.protocol"
+        assert begin(client)["type"] == "observation"
+
+
+@pytest.fixture(scope="module")
+def small():
+    with serving("--max-message-bytes", "1024") as served:
+        yield served
+
+
+@TALKS
+def test_a_message_over_the_limit_is_refused_on_the_short_way_too(small, talk):
+    with talk(small.url) as client:
+        warm(client, 40)
+        assert client.ask(client.step_message("x" * 3000))["type"] == "error"
+
+
+def test_a_body_over_the_limit_is_refused_on_the_short_way_too(small):
+    with keeping(small) as client:
+        client.warm(40)
+        assert client.ask("/step", {"action": "x" * 3000})[0] == 413

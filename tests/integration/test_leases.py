@@ -99,9 +99,8 @@ def test_a_client_that_answers_no_pings_is_given_up(impatient, talk, steps):
         client.cut()
 
 
-@pytest.mark.parametrize("talk", TALKS)
-def test_a_client_that_answers_pings_stays_however_long_it_says_nothing(impatient, talk):
-    with talk(impatient.url) as client:
+def test_a_client_that_answers_pings_stays_however_long_it_says_nothing(impatient):
+    with WovenTalk(impatient.url) as client:
         client.reset()
         pings = 0
         while pings < 5:  # more than it takes to give up one that does not answer
@@ -147,9 +146,8 @@ def test_an_idle_client_of_ours_learns_of_it_with_the_end_of_its_episode(forgetf
         assert client.step(1).observation["count"] == 1
 
 
-@pytest.mark.parametrize("talk", TALKS)
-def test_a_client_that_speaks_now_and_then_is_not_idle(forgetful, talk):
-    with talk(forgetful.url) as client:
+def test_a_client_that_speaks_now_and_then_is_not_idle(forgetful):
+    with PlainTalk(forgetful.url) as client:
         client.reset()
         for number in range(1, 6):  # 0.75 s in all, more than a session may be idle
             assert client.step({"sleep": 0.15})["count"] == number

@@ -73,8 +73,9 @@ class Line:
 class Express:
     """Runs quick steps for one event loop. `lend` and `recall` are for the loop's thread."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, most: int = LARGEST) -> None:
         self._loop = loop
+        self._most = min(most, LARGEST)
         self._lines: dict[int, Line] = {}
         self._poll = select.epoll()
         self._leader: object = None
@@ -173,7 +174,7 @@ class Express:
         if not _take(line.hand):
             return None
         try:
-            data = line.socket.recv(LARGEST)
+            data = line.socket.recv(self._most)
         except BlockingIOError:
             self._release(line)
             return None

@@ -222,7 +222,9 @@ def _outcome(task: asyncio.Task[Reply]) -> Any:
 
 def _deliver(done: Done, answer: Any) -> None:
     """A host raises nothing of an environment's, so what is no reply is a lost process, Ctrl-C or a cancelled task."""
-    if isinstance(answer, Reply | EnvWeaveError):
-        done(answer)
-    else:
-        done(EnvError(f"the call was broken off: {describe(answer)}"))
+    done(answer if isinstance(answer, Reply) else broken_off(answer))
+
+
+def broken_off(error: BaseException) -> EnvWeaveError:
+    """Why a call has no reply."""
+    return error if isinstance(error, EnvWeaveError) else EnvError(f"the call was broken off: {describe(error)}")

@@ -15,7 +15,7 @@ from envweave.requests import EpisodeEnd
 from envweave.server.claim import Claim
 from envweave.server.host import Form, Reply, fault
 from envweave.server.metrics import Metrics
-from envweave.server.runners import Runner
+from envweave.server.runners import Runner, broken_off
 from envweave.server.shelf import SessionShelf
 from envweave.wire.protocol import ERROR
 
@@ -153,7 +153,7 @@ class Session:
     def refuse(self, number: int, error: EnvWeaveError) -> Reply:
         """Answer a call with an error without running anything. Its number counts as used."""
         reply = fault(error, episode=self._episode)
-        if self._is_next(number) and self.began is None:
+        if number.__class__ is int and self._is_next(number) and self.began is None:
             self.last_id = self._number = number
             self._last = reply
         return reply
@@ -184,10 +184,14 @@ class Session:
             return None
         turn = self._begin("step", number)
         claim.begin()
-        reply = runner.run_here("step", action, form)
+        try:
+            answer: Reply | EnvWeaveError = runner.run_here("step", action, form)
+        except BaseException as error:  # as on the usual way: whatever it was, the environment is lost
+            answer = broken_off(error)
         if not claim.take():
-            self._loop.call_soon_threadsafe(self._finish, turn, reply)
+            self._loop.call_soon_threadsafe(self._finish, turn, answer)
             return self.taken
+        reply = self._lost(answer) if isinstance(answer, EnvWeaveError) else answer
         self._settle(reply)
         if self._receivers:
             self._loop.call_soon_threadsafe(self._deliver, reply)

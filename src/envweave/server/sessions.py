@@ -57,7 +57,7 @@ class Sessions:
             return
         self.loop = loop
         self.threads = Threads(loop, self.settings.max_threads)
-        self.express = Express(loop)
+        self.express = Express(loop, self.settings.max_message_bytes)
         self._builder = Builder(self.offer, self.settings, loop, self.threads)
         self._sweeper = loop.create_task(self._sweep())
         self.metrics.gauges = {"sessions": lambda: len(self._open), "threads": lambda: self.threads.count}

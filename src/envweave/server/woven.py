@@ -173,7 +173,7 @@ class WovenStream:
         quick = []
         for row, message in enumerate(messages):
             ref, number, action = message.get("ref", 0), message.get("id"), message.get("data")
-            session = self._refs.get(ref)
+            session = self._refs.get(ref) if ref.__class__ is int else None
             if session is None:
                 self._put(ref, number, fault(problems[row] or other))
             elif refused:

@@ -43,19 +43,24 @@ OUR_CLASSES: Mapping[str, type[EnvWeaveError]] = {
 
 def fault_to_data(error: EnvWeaveError, code: str = "", *, debug: bool = False) -> dict[str, Any]:
     """The `data` of an error message; with `debug` it holds the traceback of the cause."""
-    own: dict[str, Any] = error.to_data()
+    own: dict[str, Any] = {key: _crossable(text) for key, text in error.to_data().items()}
     if debug:
-        own["traceback"] = "".join(traceback.format_exception(error.__cause__ or error))
+        own["traceback"] = _crossable("".join(traceback.format_exception(error.__cause__ or error)))
     data: dict[str, Any] = {
-        "message": error.message,
+        "message": own["message"],
         "code": code or OPENENV_CODES.get(type(error), "EXECUTION_ERROR"),
         "error": own,
     }
     if isinstance(error, InvalidActionError):
-        data["errors"] = [{"type": "value_error", "loc": [], "msg": error.message}]
+        data["errors"] = [{"type": "value_error", "loc": [], "msg": own["message"]}]
     if error.requests:
         data["requests"] = to_json(error.requests, where="requests")
     return data
+
+
+def _crossable(text: str) -> str:
+    """The text without lone surrogates, which no JSON has: an error must not get lost over its own words."""
+    return text.encode(errors="backslashreplace").decode()
 
 
 def fault_from_data(data: Any) -> EnvWeaveError:

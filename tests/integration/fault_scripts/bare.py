@@ -27,7 +27,6 @@ class Bare:
         self._flush()
         while self._protocol.state is State.CONNECTING:
             self._read()
-        self._events.clear()
         self._parts = []
         self._messages = []
         self.frames = []

@@ -6,6 +6,8 @@ import signal
 import time
 from pathlib import Path
 
+from envweave.errors import EnvError
+
 
 class Counting:
     """Counts the steps it has run; an action is a dict of orders, all of them optional:
@@ -113,3 +115,19 @@ def _exhausted():
 
 
 DEATHS = {"exit": _leave, "segfault": _crash, "kill": _killed, "system_exit": _exhausted}
+
+
+class Odd:
+    """Fails in ways that cannot simply be told."""
+
+    def reset(self):
+        return 0
+
+    def step(self, action):
+        if action == "surrogate":
+            raise OSError("no file 'a\udc80b'")  # what a file name that is not UTF-8 looks like
+        if action == "own surrogate":
+            raise EnvError("no file 'a\udc80b'")
+        if action == "interrupt":
+            raise KeyboardInterrupt
+        return 1, 1.0, False, False, {}

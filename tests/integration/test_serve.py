@@ -120,21 +120,33 @@ def test_a_host_that_is_none_is_told():
     assert "cannot listen on 256.1.1.1:8000" in done.stderr
 
 
-def test_without_the_extra_it_says_how_to_install_it():
-    code = (
+def run_without(packages, code):
+    """Run Python code on a machine that seems not to have some packages."""
+    blocker = (
         "import sys\n"
         "class Blocker:\n"
         "    def find_spec(self, name, path=None, target=None):\n"
-        "        if name.partition('.')[0] in ('fastapi', 'uvicorn'):\n"
+        f"        if name.partition('.')[0] in {packages!r}:\n"
         "            raise ModuleNotFoundError(f'No module named {name!r}', name=name)\n"
         "sys.meta_path.insert(0, Blocker())\n"
-        "sys.argv = ['envweave', 'serve', 'counter']\n"
-        "from envweave.cli import main\n"
-        "main()\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
+    return subprocess.run([sys.executable, "-c", blocker + code], capture_output=True, text=True, timeout=60)
+
+
+def test_without_the_extra_it_says_how_to_install_it():
+    serve = "sys.argv = ['envweave', 'serve', 'counter']\nfrom envweave.cli import main\nmain()\n"
+    done = run_without(("fastapi", "uvicorn"), serve)
     assert done.returncode == 2
     assert done.stderr == "'fastapi' is not installed\nhint: pip install 'envweave[server]'\n"
+
+
+@pytest.mark.parametrize(
+    "call", ["make('ws://localhost:1')", "connect('http://localhost:1')", "make_vector('ws://x', 2)"]
+)
+def test_without_its_extra_a_client_says_how_to_install_it(call):
+    done = run_without(("httpx", "msgspec", "websockets"), f"import envweave as ew\new.{call}\n")
+    assert "UnavailableError" in done.stderr
+    assert "hint: pip install 'envweave[client]'" in done.stderr
 
 
 def test_others_can_come_in_only_with_a_word_of_warning():

@@ -158,11 +158,9 @@ class EnvClient(EnvHandle[ObsT], Generic[ActT, ObsT, StateT]):
     @property
     def _both(self) -> tuple[TypedEnv, ClientFace]:
         if self._made is None:
-            from envweave.client.face import ClientFace  # asyncio, loaded with the first connection
-            from envweave.client.typed import TypedEnv
-
-            typed = TypedEnv(self, self._settings.address.name, self._open)
-            self._made = (typed, ClientFace(typed))
+            face = load("envweave.client.face:ClientFace", extra="client")  # loaded with the first connection
+            typed = load("envweave.client.typed:TypedEnv")(self, self._settings.address.name, self._open)
+            self._made = (typed, face(typed))
         return self._made
 
     async def _open(self) -> AsyncEnvHandle[Any]:

@@ -17,6 +17,9 @@ from envweave.server.host import Form, Reply
 from envweave.server.session import Session
 from envweave.server.threads import Threads
 
+TOGETHER = 32
+"""Answers that are sent together, if there are so many."""
+
 Put = Callable[[int, int, Reply], None]
 Written = Callable[[int, int, Reply], bytes]
 Send = Callable[[list[bytes]], None]
@@ -42,7 +45,7 @@ class Sweep:
         self._written = written
         self._send = send
         self._put = put
-        self._texts: list[bytes] = []
+        self._texts: deque[bytes] = deque()
         self._running: tuple[Row, Claim] | None = None
         self._seen: tuple[Row, Claim] | None = None
 
@@ -65,6 +68,8 @@ class Sweep:
                 self._loop.call_soon_threadsafe(self._call, row)
             else:
                 self._texts.append(self._written(row.ref, row.number, reply))
+                if len(self._texts) == TOGETHER:  # the client can read these while the others are run
+                    self._loop.call_soon_threadsafe(self._ended, None)
 
     def _begun(self, row: Row, claim: Claim) -> None:
         self._running = (row, claim)
@@ -74,7 +79,10 @@ class Sweep:
         row.session.call("step", row.action, Form.EXTENDED, partial(self._put, row.ref, row.number), row.number)
 
     def _ended(self, _: Any) -> None:
-        texts, self._texts = self._texts, []
+        """Send the answers there are; a thread may add to them meanwhile."""
+        texts = []
+        while self._texts:
+            texts.append(self._texts.popleft())
         if texts:
             self._send(texts)
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.request
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -145,6 +146,14 @@ def patiently(refusal, call):
             time.sleep(0.02)
 
 
+def eventually(server, line):
+    """Wait until the server's metrics have a line."""
+    end = time.monotonic() + 10
+    while line not in urllib.request.urlopen(f"{server.url}/metrics").read().decode().splitlines():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
 def kinds(requests):
     return [request.kind for request in requests]
 
@@ -254,10 +263,9 @@ def test_a_late_answer_is_waited_for_again_and_never_mixed_up(url):
                 call()
         with pytest.raises(WaitTimeoutError):
             env.last()
-        time.sleep(1.0)
         with pytest.raises(BusyError, match="last"):
             env.step(1)
-        assert env.last().observation == 1
+        assert patiently(WaitTimeoutError, env.last).observation == 1
         with pytest.raises(UsageError):
             env.last()
         assert env.step(1).observation == 2
@@ -385,13 +393,13 @@ def test_a_network_that_stays_away_is_a_lost_session_with_the_end_of_its_episode
 def test_a_session_that_the_server_ends_while_nobody_looks_is_lost_and_reset_begins_a_new_one():
     with running(idle_timeout=0.5) as server, EnvClient(server.url) as env:
         env.reset()
-        time.sleep(1.5)
+        eventually(server, "envweave_sessions 0.0")
         with pytest.raises(SessionLostError) as caught:
             env.step(1)
         assert [request.reason for request in caught.value.requests] == ["infra_error"]
         env.reset()
         assert env.step(1).observation == 1
-        time.sleep(1.5)
+        eventually(server, "envweave_sessions 0.0")
         assert [r.reason for r in env.reset().requests if r.kind == "episode_end"] == ["infra_error"]
 
 

@@ -37,8 +37,6 @@ QUICK = 0.001
 class Runner(ABC):
     """Runs the calls on one environment."""
 
-    quick = False
-
     @property
     @abstractmethod
     def multi_agent(self) -> bool: ...
@@ -51,10 +49,6 @@ class Runner(ABC):
     @abstractmethod
     def start(self, call: str, data: Any, form: Form, done: Done) -> None:
         """Run a call; `done` gets the reply, also that of a failure."""
-
-    def run_here(self, call: str, data: Any, form: Form) -> Reply:
-        """Run a call in the caller's thread. Only for a runner that is `quick`."""
-        raise NotImplementedError
 
     @abstractmethod
     def admit(self, action: Any, done: Admitted) -> None:
@@ -85,6 +79,9 @@ class HostRunner(Runner):
 class ThreadRunner(HostRunner):
     """On the pool of threads, or on one thread that nothing else runs on."""
 
+    quick = False
+    """Whether the last call has answered at once."""
+
     def __init__(self, threads: Threads, host: Host, *, alone: bool = False) -> None:
         """`alone` says that the threads are this runner's own: they end with its environment."""
         self._threads = threads
@@ -98,6 +95,7 @@ class ThreadRunner(HostRunner):
             self._threads.end()
 
     def run_here(self, call: str, data: Any, form: Form) -> Reply:
+        """Run a call in the caller's thread."""
         began = time.perf_counter()
         host = self._host
         reply = host.step(data, form) if call == "step" else run(host.handling(call, data, form))

@@ -15,7 +15,7 @@ from envweave.requests import EpisodeEnd
 from envweave.server.claim import Claim
 from envweave.server.host import Form, Reply, fault
 from envweave.server.metrics import Metrics
-from envweave.server.runners import Runner, broken_off
+from envweave.server.runners import Runner, ThreadRunner, broken_off
 from envweave.server.shelf import SessionShelf
 from envweave.wire.protocol import ERROR
 
@@ -166,7 +166,8 @@ class Session:
     @property
     def is_quick_here(self) -> bool:
         """Whether a step can be run by `step_here`, and is expected to answer at once."""
-        return self.began is None and not self.closed and self._runner is not None and self._runner.quick
+        runner = self._runner
+        return self.began is None and not self.closed and isinstance(runner, ThreadRunner) and runner.quick
 
     def step_here(self, action: Any, form: Form, claim: Claim, number: int | None = None) -> Reply | None:
         """Run a step in the caller's thread, which is the express's. None if it is not to be run this way.
@@ -175,7 +176,7 @@ class Session:
         is returned.
         """
         runner = self._runner
-        if runner is None or not self._acquire():
+        if not isinstance(runner, ThreadRunner) or not self._acquire():
             return None
         self.began = monotonic()
         if self.closed or not self._is_next(number):  # looked at last: whoever closes a session looks at `began` last

@@ -3,8 +3,7 @@
 Measured with a bare echo of one message over 1, 64 and 256 connections: uvicorn with its sans-I/O WebSocket beats
 wsproto twofold; granian is as fast with many connections and less than half as fast with one. A
 server on raw frames (picows) would halve the cost of a frame once more, but has no HTTP beside it; quick steps take
-the short way of `express` instead. Compression of frames is off: it costs 40 KiB a connection, and more time than it
-saves on messages of this size.
+the short way of `express` instead. Compression of frames is off: it costs about 40 KiB a connection.
 """
 
 from __future__ import annotations

@@ -19,6 +19,8 @@ EnvWeaveError
 │   └── NotJSONableError       a value has to cross a boundary and cannot
 ├── WaitTimeoutError           nobody is wrong: the answer has not come yet and is not lost
 ├── SandboxError               untrusted code could not be run
+│   ├── IsolationError         walls of the strength asked for cannot be had here
+│   └── SessionEndedError      the session in the sandbox is over
 ├── TransportError             the connection
 │   ├── CapacityError          the server takes no more sessions now
 │   ├── SessionLostError       the session is gone, and its episode with it
@@ -174,6 +176,18 @@ class SandboxError(EnvWeaveError):
     """The sandbox could not run the code; a program that merely fails is a result."""
 
     code = "sandbox"
+
+
+class IsolationError(SandboxError):
+    """The machine cannot hold code as firmly as was asked for."""
+
+    code = "sandbox.isolation"
+
+
+class SessionEndedError(SandboxError):
+    """The session is over: its code was killed and the policy was to end it, or its supervisor was lost."""
+
+    code = "sandbox.session_ended"
 
 
 class TransportError(EnvWeaveError):

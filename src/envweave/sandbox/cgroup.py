@@ -1,0 +1,138 @@
+"""Control groups, where we may make some: the one wall that bounds the memory of a session as a whole.
+
+Probed by doing. Version 1 has a tree for each controller, version 2 one for all, in which a group that has
+processes cannot have groups with controllers below it: there, only what was delegated to us can be used.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+_ROOT = Path("/sys/fs/cgroup")
+_NUMBERS = itertools.count()
+_TRIES = 400
+SLACK = 32 << 20
+"""Above the limit that the process itself runs into, which is the friendlier one."""
+
+
+@dataclass
+class Group:
+    """The groups of one session."""
+
+    folders: dict[str, Path]
+    """By controller; the same for all of them in version 2."""
+
+    def add(self, pid: int) -> None:
+        for folder in set(self.folders.values()):
+            with suppress(ProcessLookupError):
+                (folder / "cgroup.procs").write_text(str(pid))
+
+    def killed(self) -> bool:
+        """Has the kernel killed a process here because memory ran out?"""
+        folder = self.folders.get("memory")
+        if folder is None:
+            return False
+        for name in ("memory.events", "memory.oom_control"):
+            with suppress(OSError):
+                for line in (folder / name).read_text().splitlines():
+                    key, _, value = line.partition(" ")
+                    if key == "oom_kill":
+                        return int(value) > 0
+        return False
+
+    def remove(self) -> None:
+        """Needs to be empty; processes that have been killed take a moment to be gone."""
+        for folder in set(self.folders.values()):
+            for _ in range(_TRIES):
+                try:
+                    folder.rmdir()
+                    break
+                except FileNotFoundError:
+                    break
+                except OSError:
+                    time.sleep(0.005)
+
+
+@dataclass(frozen=True)
+class Groups:
+    """What can be had here: where to make groups for which controller, and why not for others."""
+
+    parents: dict[str, Path]
+    version: int
+    why: str
+
+    def make(self, *, memory_bytes: int | None, processes: int | None) -> Group | None:
+        """Groups for one session with these limits. None where there is nothing to limit, or nothing to limit it with."""
+        wanted = {"memory": memory_bytes, "pids": processes}
+        name = f"envweave-{os.getpid()}-{next(_NUMBERS)}"
+        folders = {key: self.parents[key] / name for key, value in wanted.items() if value is not None and key in self.parents}
+        group = Group(folders)
+        try:
+            for key, folder in folders.items():
+                folder.mkdir(exist_ok=True)
+                _set(folder, key, wanted[key] or 0, self.version)
+        except OSError:
+            group.remove()
+            raise
+        return group if folders else None
+
+
+def _set(folder: Path, controller: str, value: int, version: int) -> None:
+    if controller == "pids":
+        (folder / "pids.max").write_text(str(value))
+    elif version == 1:
+        (folder / "memory.limit_in_bytes").write_text(str(value + SLACK))
+    else:
+        (folder / "memory.max").write_text(str(value + SLACK))
+        with suppress(OSError):
+            (folder / "memory.swap.max").write_text("0")
+            (folder / "memory.oom.group").write_text("0")
+
+
+def probe() -> Groups:
+    """Make a group for each controller, limit it and remove it again: what works is used."""
+    found: dict[str, Path] = {}
+    reasons = []
+    version = 2 if (_ROOT / "cgroup.controllers").exists() else 1
+    for controller in ("memory", "pids"):
+        parent = _own_group(controller, version)
+        if parent is None:
+            reasons.append(f"{controller}: not mounted")
+            continue
+        try:
+            Groups({controller: parent}, version, "").make(memory_bytes=1 << 30, processes=64).remove()  # type: ignore[union-attr]
+            found[controller] = parent
+        except OSError as error:
+            reasons.append(f"{controller}: {os.strerror(error.errno or 0)}")
+    if found:
+        _sweep(found)
+    return Groups(found, version, ", ".join(reasons))
+
+
+def _own_group(controller: str, version: int) -> Path | None:
+    """The group this process is in, or the root of the tree where that is all we see of it."""
+    root = _ROOT if version == 2 else _ROOT / controller
+    if not root.is_dir():
+        return None
+    with suppress(OSError):
+        for line in Path("/proc/self/cgroup").read_text().splitlines():
+            _, controllers, path = line.split(":", 2)
+            if controller in controllers.split(",") or (version == 2 and not controllers):
+                here = root / path.lstrip("/")
+                return here if here.is_dir() else root
+    return root
+
+
+def _sweep(parents: dict[str, Path]) -> None:
+    """Groups of hosts that were killed before they could remove them."""
+    for parent in parents.values():
+        for folder in parent.glob("envweave-*-*"):
+            owner = folder.name.split("-")[1]
+            if owner.isdigit() and not Path("/proc", owner).exists():
+                with suppress(OSError):
+                    folder.rmdir()

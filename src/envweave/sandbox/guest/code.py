@@ -1,0 +1,116 @@
+"""Code in a namespace that lasts: statements, the value of a last expression, `await` at the top level, tracebacks."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import inspect
+import linecache
+import sys
+import traceback
+import types
+from typing import Any
+
+from envweave.sandbox.guest.values import shorten
+
+_FLAGS = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+_TRACEBACK = 16_000
+_MESSAGE = 4_000
+
+
+class Namespace:
+    """The module `__main__` of a session."""
+
+    def __init__(self) -> None:
+        self.module = types.ModuleType("__main__")
+        self.names = self.module.__dict__
+        self._count = 0
+        self._loop: asyncio.AbstractEventLoop | None = None
+        sys.modules["__main__"] = self.module
+
+    def run(self, code: str) -> Any:
+        """Run the code and give the value of its last expression. Raises what the code raises."""
+        self._count += 1
+        name = f"<step {self._count}>"
+        linecache.cache[name] = (len(code), None, code.splitlines(True), name)
+        tree = compile(code, name, "exec", _FLAGS | ast.PyCF_ONLY_AST)
+        last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+        if tree.body:
+            self._evaluate(compile(tree, name, "exec", _FLAGS))
+        if last is None:
+            return None
+        value = self._evaluate(compile(ast.Expression(last.value), name, "eval", _FLAGS))
+        if value is not None:
+            self.names["_"] = value
+        return value
+
+    def _evaluate(self, code: types.CodeType) -> Any:
+        value = eval(code, self.names)  # noqa: S307  (this is what the process is for)
+        return self._await(value) if code.co_flags & inspect.CO_COROUTINE else value
+
+    def _await(self, work: Any) -> Any:
+        if self._loop is None or self._loop.is_closed():
+            self._loop = asyncio.new_event_loop()
+        asyncio.set_event_loop(self._loop)
+        task = self._loop.create_task(work)
+        try:
+            return self._loop.run_until_complete(task)
+        except BaseException:
+            if not task.done():  # interrupted: what was being awaited ends, other tasks may go on with the next await
+                task.cancel()
+                self._loop.run_until_complete(asyncio.gather(task, return_exceptions=True))
+            raise
+
+    def settle(self) -> str | None:
+        """Give up the event loop, for it cannot be in two processes; or say why that cannot be done."""
+        if self._loop is None:
+            return None
+        if any(not task.done() for task in asyncio.all_tasks(self._loop)):
+            return "asyncio tasks that have not ended"
+        self._loop.close()
+        self._loop = None
+        asyncio.set_event_loop(None)
+        return None
+
+    def variables(self) -> dict[str, str]:
+        """What the code has defined, by name, with its type."""
+        return {
+            name: type(value).__name__
+            for name, value in list(self.names.items())
+            if isinstance(name, str)
+            and not name.startswith("_")
+            and not isinstance(value, types.ModuleType)
+            and getattr(value, "__module__", None) != "tools"
+        }
+
+
+def account_for(error: BaseException) -> dict[str, Any]:
+    """What is told of an exception: only the code's own lines, whatever its `__str__` does."""
+    try:
+        trace = error.__traceback__
+        while trace is not None and not trace.tb_frame.f_code.co_filename.startswith("<step "):
+            trace = trace.tb_next
+        said = traceback.TracebackException(type(error), error, trace, compact=True)
+        text = "".join(said.format())
+        message = str(said)
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # a hostile exception class
+        text, message = "", ""
+    number = error.errno if isinstance(error, OSError) and type(error.errno) is int else None
+    return {
+        "type": type(error).__name__,
+        "message": shorten(message, _MESSAGE),
+        "traceback": shorten(text, _TRACEBACK),
+        "errno": number,
+    }
+
+
+def exit_code_of(error: BaseException | None) -> int:
+    """As a shell would have it."""
+    if error is None:
+        return 0
+    if not isinstance(error, SystemExit):
+        return 1
+    code = error.code
+    return 0 if code is None else code & 0xFF if isinstance(code, int) else 1

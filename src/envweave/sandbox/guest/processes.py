@@ -1,0 +1,117 @@
+"""The processes of a session, found through /proc: who they are, what they use, and how to stop them all."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterable
+
+_TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
+_TRIES = 2000
+
+Find = Callable[[], list[int]]
+
+
+def everyone_else() -> list[int]:
+    """In a process namespace of our own: all processes but this one."""
+    return [int(name) for name in os.listdir("/proc") if name.isdigit() and int(name) != os.getpid()]
+
+
+def descendants() -> list[int]:
+    """Without a namespace: children, their children and so on. Orphans are ours, for we are their reaper."""
+    if sys.platform != "linux":
+        return []
+    children: dict[int, list[int]] = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit() and (found := _stat(int(name))):
+            children.setdefault(int(found[1]), []).append(int(name))
+    family, todo = [], [os.getpid()]
+    while todo:
+        born = children.get(todo.pop(), [])
+        family += born
+        todo += born
+    return family
+
+
+def end(find: Find) -> None:
+    """Kill them all, also those that are being born meanwhile, and wait until none is left."""
+    for _ in range(_TRIES):
+        left = [pid for pid in find() if not is_dead(pid)]
+        if not left:
+            return
+        send(left, signal.SIGSTOP)  # so that none can have children while we are at it
+        send(left, signal.SIGKILL)
+        time.sleep(0.0005)
+
+
+def send(pids: Iterable[int], number: signal.Signals) -> None:
+    for pid in pids:
+        try:
+            os.kill(pid, number)
+        except (ProcessLookupError, PermissionError):
+            continue
+
+
+def is_dead(pid: int) -> bool:
+    found = _stat(pid)
+    return found is None or found[0] in "ZX"
+
+
+def threads(pid: int) -> int:
+    found = _stat(pid)
+    return int(found[17]) if found else 0
+
+
+def cpu_seconds(pids: Iterable[int]) -> float:
+    """Of these and of those children of theirs that they have waited for."""
+    return sum(sum(int(ticks) for ticks in found[11:15]) for pid in pids if (found := _stat(pid))) / _TICKS
+
+
+def memory_bytes(pids: Iterable[int], enough: int) -> int:
+    """What they hold in memory. Pages they share are shared out, but only where the cheaper sum is more than enough."""
+    pids = list(pids)
+    rough = sum(_rss(pid) for pid in pids)
+    return rough if rough <= enough else sum(_pss(pid) for pid in pids)
+
+
+def namespace_of(pid: int) -> int | None:
+    """The mount namespace, by which the processes of one branch are told from those of another."""
+    try:
+        return os.stat(f"/proc/{pid}/ns/mnt").st_ino
+    except OSError:
+        return None
+
+
+def _stat(pid: int) -> list[str] | None:
+    """The fields of /proc/PID/stat from the third on; the second is a name and may hold anything."""
+    try:
+        with open(f"/proc/{pid}/stat", errors="replace") as file:
+            return file.read().rpartition(")")[2].split()
+    except OSError:
+        return None
+
+
+def _rss(pid: int) -> int:
+    return _sum(f"/proc/{pid}/status", ("RssAnon:", "RssShmem:"))
+
+
+def _pss(pid: int) -> int:
+    return _sum(f"/proc/{pid}/smaps_rollup", ("Pss_Anon:", "Pss_Shmem:"))
+
+
+def _sum(path: str, keys: tuple[str, ...]) -> int:
+    try:
+        with open(path) as lines:
+            return sum(int(line.split()[1]) for line in lines if line.startswith(keys)) * 1024
+    except OSError:
+        return 0
+
+
+def children() -> list[int]:
+    """Our own children, dead or alive."""
+    if sys.platform != "linux":
+        return []
+    with open(f"/proc/self/task/{os.getpid()}/children") as text:
+        return [int(pid) for pid in text.read().split()]

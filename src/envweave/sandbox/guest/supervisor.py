@@ -1,0 +1,282 @@
+"""The process that holds a session and never runs code of the agent.
+
+It is the first process of the session's namespace, so that its end is the end of all others, and the parent of the
+workers: one for the session, and one for each fork of it. What it does, the host has asked for.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+import signal
+import socket
+import sys
+from dataclasses import dataclass, field
+
+from envweave.sandbox.guest import files, linux, processes, walls
+from envweave.sandbox.guest.frames import Channel, Hangup, Message, close_all
+from envweave.sandbox.guest.plan import HOME, Bounds, Plan
+from envweave.sandbox.guest.worker import Worker
+
+CONTROL = 100
+"""The worker's descriptor of its channel, out of the way of those that code opens."""
+
+_LARGEST = 1 << 30
+
+
+@dataclass
+class Member:
+    """The session itself, or a fork of it: each has a line of its own to the host."""
+
+    channel: Channel
+    mounts: int | None = None
+    """A descriptor of its mount namespace, where it has one of its own; while it is open, its files are kept."""
+    inode: int | None = None
+    pids: set[int] = field(default_factory=set)
+    """Its worker, and workers before that."""
+
+
+class Supervisor:
+    """Serves a session and its forks until the host has hung up on all of them."""
+
+    def __init__(self, sock: socket.socket, plan: Plan, bounds: Bounds, home: str, program: bytes) -> None:
+        self.plan, self.bounds, self.home, self.program = plan, bounds, home, program
+        self.work = f"{home}/work"
+        self.members: dict[int, Member] = {}
+        """By the descriptor of their line."""
+        self._own = processes.everyone_else if plan.namespaces else processes.descendants
+        self._poll = select.poll()
+        self._join(Member(Channel(sock, limit=_LARGEST), *self._mounts("self")))
+
+    def serve(self) -> None:
+        """Answer until there is nobody to answer to, then end all that is left."""
+        for name in ("work", "tmp", "shm"):
+            os.makedirs(f"{self.home}/{name}", exist_ok=True)
+        bell, clapper = socket.socketpair()
+        for end in (bell, clapper):
+            end.setblocking(False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(clapper.fileno(), warn_on_full_buffer=False)
+        self._poll.register(bell, select.POLLIN)
+        for member in self.members.values():
+            member.channel.send({"op": "hello", "home": self.home})
+        while self.members:
+            for descriptor, _ in self._poll.poll():
+                if descriptor == bell.fileno():
+                    bell.recv(4096)
+                    self._reap()
+                elif descriptor in self.members:
+                    self._listen(descriptor)
+        processes.end(self._own)
+
+    def _listen(self, descriptor: int) -> None:
+        member = self.members[descriptor]
+        try:
+            member.channel.fill()
+            while (frame := member.channel.ready()) is not None:
+                self._serve(member, *frame)
+        except (Hangup, ConnectionError):
+            self._part(descriptor)
+
+    def _serve(self, member: Member, message: Message, blob: bytes) -> None:
+        """A question with an answer. What fails fails with a reason, and the supervisor goes on."""
+        try:
+            answer, data = getattr(self, f"do_{message['op']}")(member, message, blob)
+        except files.Refused as error:
+            answer, data = {"refused": str(error)}, b""
+        except OSError as error:
+            answer, data = {"refused": _reason(error), "errno": error.errno}, b""
+        member.channel.send({"op": "answer", "number": message["number"], **answer}, data)
+
+    def _reap(self) -> None:
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if not pid:
+                return
+            for member in self.members.values():
+                if pid in member.pids:
+                    member.pids.discard(pid)
+                    member.channel.send({"op": "death", "exit_code": os.waitstatus_to_exitcode(status)})
+
+    def _join(self, member: Member) -> None:
+        descriptor = member.channel.sock.fileno()
+        self.members[descriptor] = member
+        self._poll.register(descriptor, select.POLLIN)
+
+    def _part(self, descriptor: int) -> None:
+        """The host has hung up on a member: its processes end, and its files go."""
+        self._poll.unregister(descriptor)
+        member = self.members[descriptor]
+        if len(self.members) > 1:
+            processes.end(lambda: self._processes(member))
+        del self.members[descriptor]
+        member.channel.sock.close()
+        if member.mounts is not None:
+            os.close(member.mounts)
+
+    def _mounts(self, whose: str) -> tuple[int | None, int | None]:
+        if not self.plan.namespaces:
+            return None, None
+        mounts = os.open(f"/proc/{whose}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+        return mounts, os.fstat(mounts).st_ino
+
+    # What the host may ask for.
+
+    def do_spawn(self, member: Member, message: Message, blob: bytes) -> tuple[Message, bytes]:
+        """A worker for a member that has none."""
+        descriptors = member.channel.take(3)
+        pid = os.fork()
+        if not pid:
+            self._become_worker(member, descriptors)
+        close_all(descriptors)
+        member.pids.add(pid)
+        return {"pid": pid}, b""
+
+    def do_adopt(self, parent: Member, message: Message, blob: bytes) -> tuple[Message, bytes]:
+        """The member has forked: give the new one a line, and files of its own that are the same as its parent's."""
+        (line,) = parent.channel.take(1)
+        channel = Channel(socket.socket(fileno=line), limit=_LARGEST)
+        pid = int(message["pid"])
+        if len(self.members) > self.bounds.forks:
+            raise files.Refused(f"it has {len(self.members) - 1} living forks already")
+        mounts, inode = self._mounts(str(pid))
+        if mounts is None or inode in {member.inode for member in self.members.values()}:
+            raise files.Refused("it has no mounts of its own")
+        try:
+            self._go_to(mounts)
+            self._copy_home()
+        except BaseException:
+            os.close(mounts)
+            raise
+        self._join(Member(channel, mounts, inode, {pid}))
+        channel.send({"op": "hello", "home": self.home})
+        return {}, b""
+
+    def _copy_home(self) -> None:
+        """Where we are, a new file system covers the old one, and has the same in it."""
+        source = os.open(HOME, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            walls.mount_home(self.bounds)
+            target = os.open(HOME, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                files.copy_tree(source, target)
+            finally:
+                os.close(target)
+        finally:
+            os.close(source)
+
+    def do_interrupt(self, member: Member, message: Message, blob: bytes) -> tuple[Message, bytes]:
+        """Like Ctrl-C: the worker and the programs it has started."""
+        for pid in member.pids:
+            try:
+                os.killpg(pid, signal.SIGINT)
+            except (ProcessLookupError, PermissionError):
+                processes.send([pid], signal.SIGINT)
+        return {}, b""
+
+    def do_end(self, member: Member, message: Message, blob: bytes) -> tuple[Message, bytes]:
+        """Kill all processes of a member; its files stay."""
+        processes.end(lambda: self._processes(member))
+        self._reap()
+        return {}, b""
+
+    def do_settle(self, member: Member, message: Message, blob: bytes) -> tuple[Message, bytes]:
+        """Between two runs nothing moves: threads and processes that the code has left behind are stopped."""
+        found = [pid for pid in self._processes(member) if not processes.is_dead(pid)]
+        quiet = all(pid in member.pids for pid in found)
+        if quiet and all(processes.threads(pid) == 1 for pid in found):
+            return {"stopped": False}, b""
+        processes.send(found, signal.SIGSTOP)
+        return {"stopped": True}, b""
+
+    def do_wake(self, member: Member, message: Message, blob: bytes) -> tuple[Message, bytes]:
+        processes.send(self._processes(member), signal.SIGCONT)
+        return {}, b""
+
+    def do_measure(self, member: Member, message: Message, blob: bytes) -> tuple[Message, bytes]:
+        """What a member uses now, of that which no wall of the kernel bounds."""
+        pids = self._processes(member)
+        answer: Message = {"cpu": processes.cpu_seconds(pids), "processes": sum(processes.threads(pid) for pid in pids)}
+        if message.get("memory") is not None:
+            answer["memory_bytes"] = processes.memory_bytes(pids, message["memory"])
+        if message.get("disk"):
+            answer["disk_bytes"] = files.used_bytes(self.home)
+        return answer, b""
+
+    def do_read(self, member: Member, message: Message, blob: bytes) -> tuple[Message, bytes]:
+        self._go_to(member.mounts)
+        return {}, files.read(self.work, message["path"], message["limit"])
+
+    def do_write(self, member: Member, message: Message, blob: bytes) -> tuple[Message, bytes]:
+        self._go_to(member.mounts)
+        files.write(self.work, message["path"], blob)
+        return {}, b""
+
+    def do_list(self, member: Member, message: Message, blob: bytes) -> tuple[Message, bytes]:
+        self._go_to(member.mounts)
+        return {"files": files.listing(self.work, message["most"])}, b""
+
+    # How it is done.
+
+    def _go_to(self, mounts: int | None) -> None:
+        if mounts is not None:
+            linux.setns(mounts, linux.NEWNS)
+
+    def _processes(self, member: Member) -> list[int]:
+        """Those of one member. One that hides in a namespace of its own belongs to whoever is asked for."""
+        others = {other.inode for other in self.members.values() if other is not member}
+        found = self._own()
+        return [pid for pid in found if processes.namespace_of(pid) not in others] if others else found
+
+    def _become_worker(self, member: Member, descriptors: list[int]) -> None:
+        """In the new process: nothing of the supervisor is left but its memory, and that is no secret."""
+        try:
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            os.setsid()
+            if sys.platform == "linux":
+                linux.set_dumpable(True)  # its own /proc is its own again
+            self._go_to(member.mounts)
+            sock = take_descriptors(descriptors)
+            os.chdir(self.work)
+            os.environ["TMPDIR"] = f"{self.home}/tmp"
+            os.environ["HOME"] = self.work
+            sys.path.insert(0, self.work)
+            flags = walls.BRANCH if self.plan.namespaces and self.plan.forks else 0
+            forget_ourselves()
+            walls.confine(self.plan, self.bounds, self.home, self.program)
+            Worker(Channel(sock, limit=_LARGEST), value_bytes=self.bounds.return_bytes, unshare_flags=flags).serve()
+        except BaseException as error:
+            os.write(2, f"the worker did not start: {error!r}\n".encode())
+        finally:
+            os._exit(70)
+
+
+def take_descriptors(descriptors: list[int]) -> socket.socket:
+    """The channel and the two outputs, and no other descriptor of any kind."""
+    control, out, err = descriptors
+    null = os.open(os.devnull, os.O_RDONLY)
+    moved = os.dup2(control, CONTROL, inheritable=False)
+    for number, source in enumerate((null, out, err)):
+        os.dup2(source, number)
+    os.closerange(3, CONTROL)
+    os.closerange(CONTROL + 1, 1 << 20)
+    return socket.socket(fileno=moved)
+
+
+def forget_ourselves() -> None:
+    """The code does not meet our modules by accident."""
+    for name in [name for name in sys.modules if name.partition(".")[0] == "envweave"]:
+        del sys.modules[name]
+
+
+def _reason(error: OSError) -> str:
+    if error.errno == errno.ELOOP:
+        return "a symbolic link is not followed"
+    return os.strerror(error.errno) if error.errno else str(error)
+
+

@@ -1,0 +1,152 @@
+"""The process that runs the agent's code. After the first run nothing it says is more than data."""
+
+from __future__ import annotations
+
+import io
+import os
+import random
+import sys
+from typing import Any
+
+from envweave.sandbox.guest import branch
+from envweave.sandbox.guest.code import Namespace, account_for, exit_code_of
+from envweave.sandbox.guest.frames import Channel, Frame, Hangup, Message
+from envweave.sandbox.guest.interrupts import Interrupts
+from envweave.sandbox.guest.mail import Mail, stub
+from envweave.sandbox.guest.values import portray
+
+
+class Worker:
+    """One session's interpreter. `serve` returns never."""
+
+    def __init__(self, channel: Channel, *, value_bytes: int, unshare_flags: int) -> None:
+        self.channel = channel
+        self.interrupts = Interrupts()
+        self.mail = Mail(channel, self.interrupts.shield)
+        self.namespace = Namespace()
+        self.value_bytes = value_bytes
+        self.unshare_flags = unshare_flags
+        self._pid = os.getpid()
+        self._branching = False
+
+    def serve(self) -> None:
+        """Follow orders until the host hangs up."""
+        self.interrupts.install()
+        open_streams()
+        start_chance_anew()
+        os.register_at_fork(after_in_child=self._forked)
+        self.channel.send({"op": "hello"})
+        while True:
+            try:
+                self._follow(self.mail.order())
+            except KeyboardInterrupt:  # one that came too late for the code it was meant for
+                continue
+            except Hangup:
+                os._exit(0)
+
+    def _forked(self) -> None:
+        """A child that the code has made never speaks for the session."""
+        if not self._branching:
+            self.channel.sock.close()
+
+    def _follow(self, order: Frame) -> None:
+        message, blob = order
+        op = message["op"]
+        if op == "branch":
+            self._branch(message)
+            return
+        call = {"run": self._run, "get": self._get, "set": self._set, "variables": self._variables, "tools": self._tools}
+        answer = self._guarded(message["id"], call[op], message, blob)
+        if os.getpid() != self._pid:  # a child of the code that ran off the end of it
+            os._exit(0 if "error" not in answer else 1)
+        self.channel.send({"op": "result", "id": message["id"], **answer})
+
+    def _guarded(self, step: str, call: Any, message: Message, blob: bytes) -> Message:
+        """Whatever the code does comes out as an answer."""
+        answer: Message = {}
+        try:
+            self.mail.begin(step)
+            try:
+                self.interrupts.let_in()
+                answer = call(message, blob)
+                flush()
+            finally:
+                self.interrupts.shut()
+        except BaseException as error:  # the code may raise anything
+            self.interrupts.shut()
+            answer = {"error": account_for(error), "exit_code": exit_code_of(error)}
+            flush()
+        self.mail.end()
+        return answer
+
+    def _run(self, message: Message, blob: bytes) -> Message:
+        value = self.namespace.run(blob.decode("utf-8", "surrogatepass"))
+        return {} if value is None else {"value": portray(value, self.value_bytes)}
+
+    def _get(self, message: Message, blob: bytes) -> Message:
+        name = message["name"]
+        if name not in self.namespace.names:
+            return {"missing": True}
+        return {"value": portray(self.namespace.names[name], self.value_bytes)}
+
+    def _set(self, message: Message, blob: bytes) -> Message:
+        self.namespace.names.update(message["values"])
+        return {}
+
+    def _variables(self, message: Message, blob: bytes) -> Message:
+        return {"value": portray(self.namespace.variables(), self.value_bytes)}
+
+    def _tools(self, message: Message, blob: bytes) -> Message:
+        for name, about in message["tools"].items():
+            self.namespace.names[name] = stub(self.mail, name, about)
+        return {}
+
+    def _branch(self, message: Message) -> None:
+        """Become two. The other one answers on the channel that came with the order."""
+        descriptors = self.channel.take(3)
+        try:
+            reason = self.namespace.settle() or branch.obstacle(self.channel.sock.fileno())
+            if reason is not None:
+                self.channel.send({"op": "result", "id": message["id"], "refused": reason})
+                return
+            flush()
+            chance = random.getstate()  # `random` seeds itself anew in a child
+            self._branching = True
+            pid = branch.split()
+            self._branching = False
+            if pid:
+                self.channel.send({"op": "result", "id": message["id"]})
+                return
+        finally:
+            for descriptor in descriptors:
+                if os.getpid() == self._pid:
+                    os.close(descriptor)
+        random.setstate(chance)
+        self._pid = os.getpid()
+        branch.settle_in(self.mail, descriptors, self.unshare_flags)
+
+
+def open_streams() -> None:
+    """`print` goes to the descriptors 1 and 2, line by line, so that what was said before a kill is known."""
+    for name, descriptor in (("stdout", 1), ("stderr", 2)):
+        raw = io.FileIO(descriptor, "w", closefd=False)
+        stream = io.TextIOWrapper(io.BufferedWriter(raw), "utf-8", "backslashreplace", line_buffering=True)
+        setattr(sys, name, stream)
+        setattr(sys, f"__{name}__", stream)
+
+
+def flush() -> None:
+    """What was printed is on its way before the answer is."""
+    for stream in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__):
+        try:
+            stream.flush()  # type: ignore[union-attr]
+        except BaseException:  # closed, or something else by now
+            pass
+
+
+def start_chance_anew() -> None:
+    """Sessions are copies of one process; their dice are not."""
+    random.seed()
+    numpy_random: Any = sys.modules.get("numpy.random")
+    if numpy_random is not None:
+        numpy_random.seed()

@@ -1,0 +1,104 @@
+"""The host's end of a conversation. It never blocks without a wait, and takes nothing on trust."""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+import threading
+import time
+from collections.abc import Iterator, Sequence
+
+from envweave.errors import SandboxError
+from envweave.sandbox.guest.frames import CHUNK, Decoder, Frame, Hangup, Message, encode
+from envweave.sandbox.waiting import Wait
+
+_CREDENTIALS = struct.Struct("iII")
+
+
+class Line:
+    """A socket, and the frames that come out of it."""
+
+    def __init__(self, sock: socket.socket, *, limit: int) -> None:
+        sock.setblocking(False)
+        self.sock = sock
+        self.descriptor = sock.fileno()
+        self._decoder = Decoder(limit)
+        self._sending = threading.Lock()
+
+    async def send(
+        self,
+        wait: Wait,
+        message: Message,
+        blob: bytes = b"",
+        descriptors: Sequence[int] = (),
+        *,
+        timeout: float | None = 30.0,
+    ) -> None:
+        """Raises `Hangup` if the other end is closed, or does not read in time."""
+        data = memoryview(encode(message, blob))
+        until = None if timeout is None else time.monotonic() + timeout
+        with self._sending:
+            while data:
+                try:
+                    data = data[self._send(data, descriptors) :]
+                    descriptors = ()
+                except BlockingIOError:
+                    if not await wait.writable(self.descriptor, None if until is None else until - time.monotonic()):
+                        raise Hangup from None
+                except OSError:
+                    raise Hangup from None
+
+    def _send(self, data: memoryview, descriptors: Sequence[int]) -> int:
+        return socket.send_fds(self.sock, [data], list(descriptors)) if descriptors else self.sock.send(data)
+
+    def pull(self) -> Iterator[Frame]:
+        """Read once, without waiting, and give the frames that are whole. Raises `Hangup` and `BadFrame`."""
+        try:
+            data = self.sock.recv(CHUNK)
+        except BlockingIOError:
+            return
+        except OSError:
+            raise Hangup from None
+        if not data:
+            raise Hangup
+        self._decoder.feed(data)
+        while (frame := self._decoder.next()) is not None:
+            yield frame
+
+    async def first(self, wait: Wait, timeout: float) -> tuple[Message, int | None]:
+        """The first message, and the process that sent it, as this side numbers it."""
+        until = time.monotonic() + timeout
+        sender = None
+        while (frame := self._decoder.next()) is None:
+            if not list(await wait.readable([self.descriptor], until - time.monotonic())):
+                raise SandboxError(f"no answer within {timeout:g} s")
+            try:
+                data, extra, _, _ = self.sock.recvmsg(CHUNK, socket.CMSG_SPACE(_CREDENTIALS.size))
+            except BlockingIOError:
+                continue
+            if not data:
+                raise Hangup
+            for level, kind, value in extra:
+                if level == socket.SOL_SOCKET and kind == getattr(socket, "SCM_CREDENTIALS", None):
+                    sender = _CREDENTIALS.unpack(value[: _CREDENTIALS.size])[0]
+            self._decoder.feed(data)
+        return frame[0], sender
+
+    def close(self) -> None:
+        self.sock.close()
+
+
+def pair() -> tuple[socket.socket, socket.socket]:
+    """Our end and theirs. Ours learns who writes into theirs."""
+    ours, theirs = socket.socketpair()
+    if hasattr(socket, "SO_PASSCRED"):
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+    return ours, theirs
+
+
+def pipe() -> tuple[int, int]:
+    """A pipe whose reading end, ours, never blocks."""
+    ours, theirs = os.pipe()
+    os.set_blocking(ours, False)
+    return ours, theirs

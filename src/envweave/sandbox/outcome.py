@@ -1,0 +1,137 @@
+"""From what happened to what is told: an `ExecutionResult`, and which limit it was."""
+
+from __future__ import annotations
+
+import errno
+import signal
+from typing import Any
+
+from envweave.sandbox.base import ExceptionInfo, ExecutionResult, State
+from envweave.sandbox.exchange import Outcome
+from envweave.sandbox.guest.frames import Message
+from envweave.sandbox.limits import LimitHit, Limits
+
+INTERRUPTED = 124
+"""As `timeout(1)` has it."""
+
+_BY_ERRNO = {
+    errno.ENOSPC: "disk_bytes",
+    errno.EFBIG: "file_bytes",
+    errno.EMFILE: "open_files",
+}
+
+
+def to_result(outcome: Outcome, limits: Limits, *, hit: LimitHit | None, state: State) -> ExecutionResult:
+    """The whole story. `hit` is a limit that was noticed elsewhere."""
+    answer = outcome.answer
+    if answer is None:
+        limit = outcome.limit or hit
+        exit_code = outcome.exit_code if outcome.exit_code is not None else -signal.SIGKILL
+        return _result(outcome, limit, state, exit_code=exit_code, exception=_end(outcome, limit, exit_code))
+    error = answer.get("error")
+    limit = outcome.limit or hit or _from_error(error, limits) or _from_size(outcome, answer, limits)
+    if not isinstance(error, dict):
+        value, is_data = _value(answer)
+        return _result(outcome, limit, state, return_value=value, return_is_data=is_data)
+    exception = ExceptionInfo(*(clean(str(error.get(key, ""))) for key in ("type", "message", "traceback")))
+    exit_code = _whole(answer.get("exit_code"), 1)
+    if outcome.interrupted and exception.type == "KeyboardInterrupt":
+        exception = ExceptionInfo("TimeoutError", f"interrupted at the limit {limit}", exception.traceback)
+        exit_code = INTERRUPTED
+    if not exit_code:  # sys.exit(0)
+        return _result(outcome, limit, state)
+    return _result(outcome, limit, state, exit_code=exit_code, exception=exception)
+
+
+def _result(
+    outcome: Outcome,
+    limit: LimitHit | None,
+    state: State,
+    *,
+    exit_code: int = 0,
+    exception: ExceptionInfo | None = None,
+    **value: Any,
+) -> ExecutionResult:
+    return ExecutionResult(
+        stdout=outcome.out.text(),
+        stderr=outcome.err.text(),
+        success=exception is None,
+        exit_code=exit_code,
+        exception=exception,
+        duration=outcome.duration,
+        limit=limit,
+        state=state,
+        **value,
+    )
+
+
+def _end(outcome: Outcome, limit: LimitHit | None, exit_code: int) -> ExceptionInfo:
+    """Why there is no answer."""
+    if limit is not None and limit.name == "memory_bytes":
+        return ExceptionInfo("MemoryError", f"killed at the limit {limit}")
+    if limit is not None:
+        kind = "TimeoutError" if outcome.interrupted else "WorkerKilled"
+        return ExceptionInfo(kind, f"killed at the limit {limit}: {outcome.reason}")
+    if outcome.exit_code is None:
+        return ExceptionInfo("WorkerKilled", outcome.reason)
+    if exit_code >= 0:
+        return ExceptionInfo("SystemExit", f"the process exited with {exit_code}")
+    try:
+        name = signal.Signals(-exit_code).name
+    except ValueError:
+        name = f"signal {-exit_code}"
+    return ExceptionInfo("WorkerKilled", f"the process was ended by {name}")
+
+
+def _from_error(error: Any, limits: Limits) -> LimitHit | None:
+    """An exception that a wall of the kernel has caused."""
+    if not isinstance(error, dict):
+        return None
+    kind, text = error.get("type"), str(error.get("traceback"))
+    number = error.get("errno")
+    name = _BY_ERRNO.get(number) if isinstance(number, int) else None
+    if kind == "MemoryError":
+        name = "memory_bytes"
+    elif (kind == "BlockingIOError" and "fork" in text) or (kind == "RuntimeError" and "can't start new thread" in text):
+        name = "processes"
+    value = getattr(limits, name) if name else None
+    return LimitHit(str(name), value) if value is not None else None
+
+
+def _from_size(outcome: Outcome, answer: Message, limits: Limits) -> LimitHit | None:
+    if outcome.out.cut or outcome.err.cut:
+        return LimitHit("output_bytes", limits.output_bytes)
+    value = answer.get("value")
+    if isinstance(value, dict) and value.get("cut"):
+        return LimitHit("return_bytes", limits.return_bytes)
+    return None
+
+
+def _value(answer: Message) -> tuple[Any, bool]:
+    """The value and whether it is data rather than a repr."""
+    value = answer.get("value")
+    if not isinstance(value, dict):
+        return None, True
+    if "data" in value:
+        return clean(value["data"]), True
+    return clean(str(value.get("repr"))), False
+
+
+def clean(value: Any) -> Any:
+    """The same without lone surrogates, which no encoder takes."""
+    if isinstance(value, str):
+        return value if value.isascii() else value.encode("utf-8", "backslashreplace").decode()
+    if isinstance(value, list):
+        return [clean(item) for item in value]
+    if isinstance(value, dict):
+        return {clean(key): clean(item) for key, item in value.items()}
+    return value
+
+
+def read_value(outcome: Outcome) -> Any:
+    """The value of an answer, for `get`."""
+    return _value(outcome.answer or {})[0]
+
+
+def _whole(value: Any, otherwise: int) -> int:
+    return value if type(value) is int else otherwise

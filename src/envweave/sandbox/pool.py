@@ -1,0 +1,70 @@
+"""Sessions that are ready before they are asked for."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from typing import TYPE_CHECKING
+
+from envweave.errors import EnvWeaveError
+from envweave.sandbox.seat import Seat
+from envweave.sandbox.waiting import BLOCKING, drive
+
+if TYPE_CHECKING:
+    from envweave.sandbox.sandbox import Sandbox
+
+
+class Pool:
+    """Keeps some seats warm. A thread makes a new one for each that is taken."""
+
+    def __init__(self, sandbox: Sandbox, size: int) -> None:
+        self._sandbox = sandbox
+        self._size = size
+        self._seats: deque[Seat] = deque()
+        self._changed = threading.Condition()
+        self._closed = False
+        self._thread: threading.Thread | None = None
+
+    def take(self) -> Seat | None:
+        """A warm seat, or None if there is none just now."""
+        with self._changed:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._fill, name="sandbox pool", daemon=True)
+                self._thread.start()
+            self._changed.notify_all()
+            return self._seats.popleft() if self._seats else None
+
+    def wait_full(self, timeout: float) -> bool:
+        """Until as many are ready as it keeps."""
+        with self._changed:
+            return self._changed.wait_for(lambda: len(self._seats) >= self._size, timeout)
+
+    def _fill(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._closed or len(self._seats) < self._size)
+                if self._closed:
+                    return
+            try:
+                seat = drive(Seat.take(BLOCKING, self._sandbox.boundary(), self._sandbox.limits))
+            except EnvWeaveError:  # whoever starts a session next meets it, and is told
+                with self._changed:
+                    self._changed.wait(1.0)
+                continue
+            with self._changed:
+                if not self._closed:
+                    self._seats.append(seat)
+                    self._changed.notify_all()
+                    continue
+            drive(seat.close(BLOCKING))
+
+    def close(self) -> None:
+        """End those that are left."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        if self._thread is not None:
+            self._thread.join()
+        for seat in self._seats:
+            drive(seat.close(BLOCKING))
+        self._seats.clear()

@@ -1,0 +1,161 @@
+"""The front of the room: say once how code is to be held, and start as many sessions as you like."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal
+
+from envweave.errors import ClosedError, UsageError
+from envweave.sandbox.base import AfterKill, Boundary
+from envweave.sandbox.calls import Tools
+from envweave.sandbox.limits import Limits
+from envweave.sandbox.pool import Pool
+from envweave.sandbox.process import TIERS, Isolation
+from envweave.sandbox.report import Report
+from envweave.sandbox.seat import Seat
+from envweave.sandbox.session import AsyncSession, Core, Session, check_tools
+from envweave.sandbox.sharing import Lease, boundary_for
+from envweave.sandbox.waiting import BLOCKING, LOOPING, Wait, drive
+
+Backend = Literal["process", "docker", "local"]
+
+
+class Sandbox:
+    """Starts sessions. A context manager: what it has started ends with it.
+
+    `tools` are functions of this side that code inside calls by name; `files` lie in each session's work folder.
+    `isolation="auto"` takes the strongest walls that work here, and `min_isolation` refuses to do with less.
+    `after_kill` says what becomes of a session whose code had to be killed: `restart` keeps its files, `rollback` makes
+    each run a transaction (some milliseconds for each), `end` ends it. `preload` names modules that are imported once
+    and shared by all sessions; `pool` keeps that many sessions ready. `readable` are further paths that code may read.
+    """
+
+    def __init__(
+        self,
+        backend: Backend = "process",
+        *,
+        limits: Limits | None = None,
+        tools: Tools | None = None,
+        files: Mapping[str, bytes | str] | None = None,
+        isolation: Isolation = "auto",
+        min_isolation: str | None = None,
+        after_kill: AfterKill = "restart",
+        preload: Iterable[str] = (),
+        pool: int = 0,
+        forks: bool = True,
+        python: str | None = None,
+        readable: Iterable[str] = (),
+        image: str | None = None,
+    ) -> None:
+        self.backend = _one_of("backend", backend, ("process", "docker", "local"))
+        self.limits = limits or Limits()
+        self.tools = dict(tools or {})
+        check_tools(self.tools)
+        self.files = {str(path): data.encode() if isinstance(data, str) else bytes(data) for path, data in (files or {}).items()}
+        self.after_kill: AfterKill = _one_of("after_kill", after_kill, ("restart", "rollback", "end"))
+        _one_of("isolation", isolation, ("auto", *TIERS))
+        if min_isolation is not None:
+            _one_of("min_isolation", min_isolation, TIERS)
+        options: dict[str, Any] = {"preload": tuple(preload)}
+        if backend == "process":
+            options |= {"isolation": isolation, "min_isolation": min_isolation, "forks": forks}
+        if backend != "docker":
+            options |= {"python": python}
+        if backend == "process":
+            options |= {"readable": tuple(readable)}
+        if backend == "docker":
+            options |= {"image": image}
+        self._options = options
+        self._lock = threading.Lock()
+        self._lease: Lease | None = None
+        self._pool = Pool(self, pool) if pool else None
+        self._cores: set[Core] = set()
+        self._closed = False
+        self._pid = os.getpid()
+
+    def start(self) -> Session:
+        """A new session."""
+        return Session(drive(self._start(BLOCKING)))
+
+    @property
+    def aio(self) -> AsyncSandbox:
+        """The same sandbox for `await`."""
+        return AsyncSandbox(self)
+
+    def report(self) -> Report:
+        """Which walls stand around its sessions, and why others do not."""
+        return self.boundary().report()
+
+    def boundary(self) -> Boundary:
+        """What holds the sessions; made when it is first needed."""
+        if self._pid != os.getpid():
+            raise UsageError("a sandbox cannot be used in a forked process", "make one there")
+        with self._lock:
+            if self._closed:
+                raise ClosedError("the sandbox is closed")
+            if self._lease is None:
+                self._lease = boundary_for(self.backend, self._options)
+            return self._lease.boundary
+
+    async def _start(self, wait: Wait) -> Core:
+        boundary = self.boundary() if wait is BLOCKING else await asyncio.to_thread(self.boundary)
+        seat = self._pool.take() if self._pool is not None else None
+        if seat is None:
+            seat = await Seat.take(wait, boundary, self.limits)
+        core = Core(seat, self.tools, self.after_kill, self._cores.discard)
+        try:
+            for path, data in self.files.items():
+                await seat.files(wait, "write", data, path=path)
+            await seat.hand_tools(wait, core.calls)
+        except BaseException:
+            await core.close(wait)
+            raise
+        self._cores.add(core)
+        return core
+
+    def close(self) -> None:
+        """End all its sessions. Safe to call twice."""
+        with self._lock:
+            if self._closed or self._pid != os.getpid():
+                return
+            self._closed = True
+        if self._pool is not None:
+            self._pool.close()
+        for core in list(self._cores):
+            drive(core.close(BLOCKING))
+        if self._lease is not None:
+            self._lease.release()
+
+    def __enter__(self) -> Sandbox:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class AsyncSandbox:
+    """A sandbox on an event loop."""
+
+    def __init__(self, sandbox: Sandbox) -> None:
+        self._sandbox = sandbox
+
+    async def start(self) -> AsyncSession:
+        return AsyncSession(await self._sandbox._start(LOOPING))
+
+    async def close(self) -> None:
+        await asyncio.to_thread(self._sandbox.close)
+
+    async def __aenter__(self) -> AsyncSandbox:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+
+def _one_of(what: str, value: Any, known: tuple[str, ...]) -> Any:
+    if value not in known:
+        raise UsageError(f"{what} is {value!r}", f"it is one of {', '.join(known)}")
+    return value

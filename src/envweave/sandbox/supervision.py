@@ -1,0 +1,82 @@
+"""The line to a session's supervisor: what is asked of it, and what it says unasked."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from envweave.errors import SandboxError
+from envweave.sandbox.guest.frames import Frame, Hangup, Message
+from envweave.sandbox.line import Line
+from envweave.sandbox.waiting import Wait
+
+_PATIENCE = 60.0
+
+
+class Supervision:
+    """One session's. Only `tell` may be called while somebody else waits."""
+
+    def __init__(self, line: Line) -> None:
+        self.line = line
+        self.descriptor = line.descriptor
+        self.death: int | None = None
+        """How the worker ended, if it did."""
+        self._count = 0
+        self._answers: dict[int, Frame] = {}
+        self._measures: set[int] = set()
+        self._measured: Message | None = None
+
+    async def ask(
+        self, wait: Wait, op: str, blob: bytes = b"", descriptors: tuple[int, ...] = (), **fields: Any
+    ) -> Frame:
+        """Ask and wait for the answer, which may be that it was `refused`."""
+        return await self.answer(wait, await self.tell(wait, op, blob, descriptors, **fields))
+
+    async def tell(
+        self, wait: Wait, op: str, blob: bytes = b"", descriptors: tuple[int, ...] = (), **fields: Any
+    ) -> int:
+        """Ask, and leave the answer for later. Questions are answered in their order."""
+        self._count += 1
+        number = self._count
+        if op == "measure":
+            self._measures.add(number)
+        await self.line.send(wait, {"op": op, "number": number, **fields}, blob, descriptors)
+        return number
+
+    async def answer(self, wait: Wait, number: int) -> Frame:
+        until = time.monotonic() + _PATIENCE
+        while number not in self._answers:
+            if not list(await wait.readable([self.descriptor], until - time.monotonic())):
+                raise SandboxError(f"the supervisor of the session has not answered for {_PATIENCE:g} s")
+            self.pull()
+        frame = self._answers.pop(number)
+        for old in [older for older in self._answers if older < number]:  # told, and never asked for
+            del self._answers[old]
+        return frame
+
+    def pull(self) -> None:
+        """Take in what has been said. Raises `Hangup` if the supervisor is gone."""
+        for message, blob in self.line.pull():
+            if message["op"] == "death":
+                self.death = int(message["exit_code"])
+            elif message["number"] in self._measures:
+                self._measures.discard(message["number"])
+                self._measured = message
+            else:
+                self._answers[message["number"]] = message, blob
+
+    def measured(self) -> Message | None:
+        """The last measure that was taken, once."""
+        found, self._measured = self._measured, None
+        return found
+
+    async def await_death(self, wait: Wait, timeout: float) -> int | None:
+        """How the worker ended; None if it has not."""
+        until = time.monotonic() + timeout
+        while self.death is None and (left := until - time.monotonic()) > 0:
+            await wait.readable([self.descriptor], left)
+            try:
+                self.pull()
+            except Hangup:
+                return None
+        return self.death

@@ -1,0 +1,90 @@
+"""Waiting for descriptors, in two ways: here and now, or on an event loop.
+
+The conversation with a sandbox is written once, as coroutines that take a `Wait`. Given `BLOCKING`, such a coroutine
+never suspends, so that `drive` runs it like a plain function, in the caller's thread: a change of threads would cost
+as much as a run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import select
+from collections.abc import Coroutine, Iterable, Sequence
+from typing import Any, Protocol, TypeVar
+
+T = TypeVar("T")
+
+
+class Wait(Protocol):
+    """How to wait."""
+
+    async def readable(self, descriptors: Sequence[int], timeout: float | None) -> Iterable[int]:
+        """Those that can be read or have ended; none after the timeout."""
+
+    async def writable(self, descriptor: int, timeout: float | None) -> bool: ...
+
+    async def sleep(self, seconds: float) -> None: ...
+
+
+class _Blocking:
+    async def readable(self, descriptors: Sequence[int], timeout: float | None) -> Iterable[int]:
+        poll = select.poll()
+        for descriptor in descriptors:
+            poll.register(descriptor, select.POLLIN)
+        return [descriptor for descriptor, _ in poll.poll(None if timeout is None else max(0.0, timeout * 1000))]
+
+    async def writable(self, descriptor: int, timeout: float | None) -> bool:
+        poll = select.poll()
+        poll.register(descriptor, select.POLLOUT)
+        return bool(poll.poll(None if timeout is None else max(0.0, timeout * 1000)))
+
+    async def sleep(self, seconds: float) -> None:
+        select.select([], [], [], seconds)
+
+
+class _Looping:
+    async def readable(self, descriptors: Sequence[int], timeout: float | None) -> Iterable[int]:
+        loop = asyncio.get_running_loop()
+        found: set[int] = set()
+        woken = loop.create_future()
+
+        def ready(descriptor: int) -> None:
+            found.add(descriptor)
+            if not woken.done():
+                woken.set_result(None)
+
+        for descriptor in descriptors:
+            loop.add_reader(descriptor, ready, descriptor)
+        try:
+            await asyncio.wait((woken,), timeout=timeout)
+        finally:
+            for descriptor in descriptors:
+                loop.remove_reader(descriptor)
+        return found
+
+    async def writable(self, descriptor: int, timeout: float | None) -> bool:
+        loop = asyncio.get_running_loop()
+        woken = loop.create_future()
+        loop.add_writer(descriptor, lambda: woken.done() or woken.set_result(None))
+        try:
+            await asyncio.wait((woken,), timeout=timeout)
+        finally:
+            loop.remove_writer(descriptor)
+        return woken.done()
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+
+BLOCKING: Wait = _Blocking()
+LOOPING: Wait = _Looping()
+
+
+def drive(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine that waits with `BLOCKING` to its end."""
+    try:
+        work.send(None)
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]
+    work.close()
+    raise RuntimeError("a blocking conversation has been suspended")

@@ -1,0 +1,41 @@
+"""What tests of every kind may ask for."""
+
+import importlib.util
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from pathlib import Path
+
+import pytest
+
+HERE = str(Path(__file__).parent)
+if HERE not in sys.path:
+    sys.path.append(HERE)
+
+from support.need import need  # noqa: E402  (found by the path above)
+
+
+@pytest.fixture(scope="session")
+def docker_engine() -> Iterator[str]:
+    """The URL of a Docker daemon, which is also DOCKER_HOST until the tests end."""
+    if importlib.util.find_spec("docker") is None:
+        need("docker", "there is no `docker` package: pip install docker")
+    from support.engine import EngineError, running_engine
+
+    with ExitStack() as stack:
+        try:
+            url = stack.enter_context(running_engine())
+        except EngineError as error:
+            need("docker", str(error))
+        stack.enter_context(pytest.MonkeyPatch.context()).setenv("DOCKER_HOST", url)
+        yield url
+
+
+@pytest.fixture(scope="session")
+def python_image(docker_engine: str) -> str:
+    """The tag of a local image with this machine's CPython in /usr/local."""
+    from support.engine import connect
+    from support.image import ensure_image
+
+    with closing(connect(docker_engine)) as client:
+        return ensure_image(client)

@@ -1,0 +1,1 @@
+"""What tests of several rooms share; `tests/conftest.py` makes it importable."""

@@ -65,6 +65,6 @@ def modules() -> bytes:
     sources = {"envweave": ("", ""), "envweave.sandbox": ("", ""), guest.__name__: ("", "")}
     for path in sorted(Path(os.path.dirname(guest.__file__)).glob("*.py")):
         if path.stem != "__init__":
-            sources[f"{guest.__name__}.{path.stem}"] = (str(path), path.read_text())
+            sources[f"{guest.__name__}.{path.stem}"] = (f"<envweave {path.stem}>", path.read_text())
     data = json.dumps(sources).encode()
     return struct.pack("<I", len(data)) + data

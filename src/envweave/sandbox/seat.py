@@ -20,7 +20,7 @@ from envweave.sandbox.supervision import Supervision
 from envweave.sandbox.waiting import LOOPING, Wait
 
 _START = 60.0
-_QUICK = 0.0003
+_QUICK = 0.0005
 """Seconds in which no process and no thread can be left behind."""
 _FRAME_SLACK = 1 << 20
 

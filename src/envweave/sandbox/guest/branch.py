@@ -18,15 +18,15 @@ _CLONE_PARENT = 0x8000
 _HARMLESS = {"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"}
 
 
-def obstacle(control: int) -> str | None:
-    """Why this process cannot be in two places, or None."""
+def obstacle(own: set[int]) -> str | None:
+    """Why this process cannot be in two places, or None. Descriptors that are our own are no obstacle."""
     threads = len(os.listdir("/proc/self/task"))
     if threads > 1:
         return f"{threads - 1} running threads besides the main one"
     if _children():
         return f"{len(_children())} child processes"
     for number, target in _descriptors():
-        if number in (0, 1, 2, control) or target in _HARMLESS or _is_output(number):
+        if number in own or target in _HARMLESS or _is_output(number):
             continue
         mode = os.fstat(number).st_mode
         if stat.S_ISSOCK(mode):

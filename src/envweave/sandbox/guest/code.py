@@ -87,10 +87,8 @@ class Namespace:
 def account_for(error: BaseException) -> dict[str, Any]:
     """What is told of an exception: only the code's own lines, whatever its `__str__` does."""
     try:
-        trace = error.__traceback__
-        while trace is not None and not trace.tb_frame.f_code.co_filename.startswith("<step "):
-            trace = trace.tb_next
-        said = traceback.TracebackException(type(error), error, trace, compact=True)
+        said = traceback.TracebackException(type(error), error, error.__traceback__, compact=True)
+        _hide_ourselves(said)
         text = "".join(said.format())
         message = str(said)
     except KeyboardInterrupt:
@@ -104,6 +102,18 @@ def account_for(error: BaseException) -> dict[str, Any]:
         "traceback": shorten(text, _TRACEBACK),
         "errno": number,
     }
+
+
+def _hide_ourselves(said: traceback.TracebackException) -> None:
+    """Take our own lines out of a traceback, and out of those it goes back to."""
+    todo: list[traceback.TracebackException | None] = [said]
+    while todo:
+        each = todo.pop()
+        if each is not None:
+            each.stack = traceback.StackSummary.from_list(
+                [line for line in each.stack if not line.filename.startswith("<envweave ")]
+            )
+            todo += [each.__cause__, each.__context__, *(getattr(each, "exceptions", None) or ())]
 
 
 def exit_code_of(error: BaseException | None) -> int:

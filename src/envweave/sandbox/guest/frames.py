@@ -6,17 +6,20 @@ taken for it, and anything that is not a frame is a `BadFrame`: the reader ends 
 
 from __future__ import annotations
 
+import array
 import json
 import os
 import select
 import socket
 import struct
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 LENGTHS = struct.Struct("<II")
 CHUNK = 1 << 16
+_ROOM = socket.CMSG_SPACE(8 * 4)
+_CLOSE_ON_EXEC = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
 
 Message = dict[str, Any]
 Frame = tuple[Message, bytes]
@@ -110,16 +113,12 @@ class Channel:
 
 def read_with_descriptors(sock: socket.socket) -> tuple[bytes, list[int]]:
     """One read, and the descriptors that came with it; they are not inherited by programs that are started."""
-    data, found, _, _ = socket.recv_fds(sock, CHUNK, 8, getattr(socket, "MSG_CMSG_CLOEXEC", 0))
+    data, extra, _, _ = sock.recvmsg(CHUNK, _ROOM, _CLOSE_ON_EXEC)
+    found = array.array("i")
+    for level, kind, value in extra:
+        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+            found.frombytes(value[: len(value) - len(value) % found.itemsize])
     return data, list(found)
-
-
-def send_with_descriptors(sock: socket.socket, message: Message, descriptors: Sequence[int]) -> None:
-    """Send a small message with descriptors; the sender keeps its own copies."""
-    data = encode(message)
-    sent = socket.send_fds(sock, [data], list(descriptors))
-    if sent < len(data):
-        sock.sendall(data[sent:])
 
 
 def close_all(descriptors: Iterable[int]) -> None:

@@ -37,7 +37,7 @@ class Mail:
 
     def order(self) -> Frame:
         """Wait for the next order."""
-        self._wait_for(lambda: bool(self._orders))
+        self._wait_for(lambda: bool(self._orders), torn=False)
         return self._orders.popleft()
 
     def begin(self, step: str) -> None:
@@ -61,7 +61,7 @@ class Mail:
         with self._shield():
             number = self._ask({"op": "call", "name": name, "args": arguments, "kwargs": keywords})
         try:
-            self._wait_for(lambda: number in self._answers)
+            self._wait_for(lambda: number in self._answers, torn=True)
             answer = self._answers.pop(number)
         finally:
             self._waiting.discard(number)
@@ -78,7 +78,8 @@ class Mail:
             self.channel.send({**question, "id": self._step, "call": self._last})
             return self._last
 
-    def _wait_for(self, arrived: Callable[[], bool]) -> None:
+    def _wait_for(self, arrived: Callable[[], bool], *, torn: bool) -> None:
+        """Until it has arrived. Where an interrupt may tear us away, nothing is read that could be lost by it."""
         while True:
             with self._changed:
                 while self._reading and not arrived():
@@ -87,7 +88,8 @@ class Mail:
                     return
                 self._reading = True
             try:
-                self.channel.wait()
+                if torn:
+                    self.channel.wait()
                 with self._shield():
                     self._sort()
             finally:

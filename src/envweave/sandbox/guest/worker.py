@@ -105,7 +105,7 @@ class Worker:
         """Become two. The other one answers on the channel that came with the order."""
         descriptors = self.channel.take(3)
         try:
-            reason = self.namespace.settle() or branch.obstacle(self.channel.sock.fileno())
+            reason = self.namespace.settle() or branch.obstacle({0, 1, 2, self.channel.sock.fileno(), *descriptors})
             if reason is not None:
                 self.channel.send({"op": "result", "id": message["id"], "refused": reason})
                 return

@@ -1,7 +1,7 @@
-"""Run code that nobody has read: full CPython behind walls of the kernel, in milliseconds, and forkable.
+r"""Run code that nobody has read: full CPython behind walls of the kernel, in milliseconds, and forkable.
 
-    with Sandbox(tools={"search": search}) as sandbox, sandbox.start() as session:
-        result = session.run("hits = search('envweave')\\nlen(hits)")
+with Sandbox(tools={"search": search}) as sandbox, sandbox.start() as session:
+    result = session.run("hits = search('envweave')\nlen(hits)")
 """
 
 from envweave.sandbox.base import ExceptionInfo, ExecutionResult

@@ -7,7 +7,7 @@
 Code that fails, exits, is cut off or kills its own process is a *result*: `success` is False, `limit` names the limit
 that fired, `state` says what became of the session. An *error* is raised where the code could not be run at all:
 
-    UsageError       the call was wrong: a session that is closed or busy, a fork that cannot be had, a value that is no data
+    UsageError       the call was wrong: a closed or busy session, a fork that cannot be had, a value that is no data
     SandboxError     the machine cannot hold code that way, or the session is over
 
 A `Boundary` is what differs between sandboxes: it opens `Place`s, and a session lives in one.

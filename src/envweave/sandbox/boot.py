@@ -56,7 +56,7 @@ ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
 }
-"""Nothing of the host's. The same hashes in all sessions, and one thread in numerical libraries, for the sake of forks."""
+"""Nothing of the host's. Hashes are the same in all sessions, and numerical libraries keep to one thread."""
 
 
 @functools.cache

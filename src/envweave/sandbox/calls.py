@@ -20,6 +20,7 @@ from envweave.sandbox.limits import LimitHit, Limits
 from envweave.sandbox.line import pipe
 
 _MESSAGE = 4_000
+_AT_ONCE = 64
 
 Tools = Mapping[str, Callable[..., Any]]
 
@@ -71,6 +72,8 @@ class Calls:
         if self.limits.tool_calls is not None and self._count > self.limits.tool_calls:
             self.hit = LimitHit("tool_calls", self.limits.tool_calls)
             return _failure(number, "RuntimeError", f"more than {self.limits.tool_calls} calls of tools in one run")
+        if len(self._under_way) >= _AT_ONCE:
+            return _failure(number, "RuntimeError", f"more than {_AT_ONCE} calls of tools at once")
         self._under_way[number] = time.monotonic()
         worker = threading.Thread(
             target=self._call, args=(self._run, number, tool, arguments, keywords), name=f"tool {name}", daemon=True

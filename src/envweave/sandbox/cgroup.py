@@ -26,6 +26,7 @@ class Group:
 
     folders: dict[str, Path]
     """By controller; the same for all of them in version 2."""
+    _kills: int = 0
 
     def add(self, pid: int) -> None:
         for folder in set(self.folders.values()):
@@ -33,17 +34,21 @@ class Group:
                 (folder / "cgroup.procs").write_text(str(pid))
 
     def killed(self) -> bool:
-        """Has the kernel killed a process here because memory ran out?"""
+        """Has the kernel killed a process here because memory ran out, since we last asked?"""
+        before, self._kills = self._kills, self._count_kills()
+        return self._kills > before
+
+    def _count_kills(self) -> int:
         folder = self.folders.get("memory")
         if folder is None:
-            return False
+            return 0
         for name in ("memory.events", "memory.oom_control"):
             with suppress(OSError):
                 for line in (folder / name).read_text().splitlines():
                     key, _, value = line.partition(" ")
                     if key == "oom_kill":
-                        return int(value) > 0
-        return False
+                        return int(value)
+        return 0
 
     def remove(self) -> None:
         """Needs to be empty; processes that have been killed take a moment to be gone."""
@@ -67,10 +72,12 @@ class Groups:
     why: str
 
     def make(self, *, memory_bytes: int | None, processes: int | None) -> Group | None:
-        """Groups for one session with these limits. None where there is nothing to limit, or nothing to limit it with."""
+        """Groups for one session with these limits; None where there is nothing to limit, or nothing to do it with."""
         wanted = {"memory": memory_bytes, "pids": processes}
         name = f"envweave-{os.getpid()}-{next(_NUMBERS)}"
-        folders = {key: self.parents[key] / name for key, value in wanted.items() if value is not None and key in self.parents}
+        folders = {
+            key: self.parents[key] / name for key, value in wanted.items() if value is not None and key in self.parents
+        }
         group = Group(folders)
         try:
             for key, folder in folders.items():

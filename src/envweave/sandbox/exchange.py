@@ -61,12 +61,13 @@ class Exchange:
     id: str = field(default_factory=lambda: secrets.token_hex(8))
 
     async def run(self, wait: Wait, question: Message, blob: bytes = b"") -> Outcome:
-        """Ask, and stay until it is over. If we are cancelled or interrupted, the code is, and `give_up` collects it."""
+        """Ask, and stay until it is over. If we are cancelled, the code is interrupted, and `give_up` collects it."""
         desk = self.desk
         self.outcome = Outcome(Output(self.limits.output_bytes), Output(self.limits.output_bytes))
         self.began = time.monotonic()
         self._code_since: float | None = self.began
         self._code_time = 0.0
+        self._wait_cpu: float | None = None
         self._interrupt_at: float | None = None
         self._cpu_before: float | None = None
         self._look_at = self._first_look()
@@ -135,7 +136,8 @@ class Exchange:
                     await self._answer(wait, answer)
                 elif self.calls.waiting and self._code_since is not None:
                     self._code_time += time.monotonic() - self._code_since
-                    self._code_since = None
+                    self._code_since = self._wait_cpu = None
+                    self._look_at = self._look_at or time.monotonic() + FIRST_LOOK
 
     async def _answer(self, wait: Wait, answer: Message) -> None:
         if not self.calls.waiting and self._code_since is None:
@@ -145,7 +147,7 @@ class Exchange:
     # The clock.
 
     def _spent(self) -> float:
-        """Seconds of the code's own time: while it waits for a tool, the clock stands still."""
+        """Seconds of the code's own time. While it waits for a tool, only what it computes counts."""
         running = time.monotonic() - self._code_since if self._code_since is not None else 0.0
         return self._code_time + running
 
@@ -201,9 +203,13 @@ class Exchange:
                 self.outcome.limit = LimitHit(name, limit)
                 self.outcome.reason = f"it used more than {name}={limit}"
                 return
+        cpu: float = measured["cpu"]
+        if self._code_since is None:
+            self._code_time += cpu - self._wait_cpu if self._wait_cpu is not None else 0.0
+            self._wait_cpu = cpu
         if self._cpu_before is None:
-            self._cpu_before = measured["cpu"]
-        if self.limits.cpu is not None and measured["cpu"] - self._cpu_before >= self.limits.cpu:
+            self._cpu_before = cpu
+        if self.limits.cpu is not None and cpu - self._cpu_before >= self.limits.cpu:
             await self._stop(wait, LimitHit("cpu", self.limits.cpu))
 
     async def _account_for_death(self, wait: Wait) -> None:
@@ -211,4 +217,3 @@ class Exchange:
         death = await self.desk.supervision.await_death(wait, 1.0)
         self.outcome.exit_code = death
         self.outcome.reason = "its process ended" if death is not None else "it closed the line to us"
-

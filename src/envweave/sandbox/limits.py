@@ -19,7 +19,7 @@ class Limits:
     """Time that passes while the code runs; time it waits for tools does not count."""
     cpu: float | None = None
     """Processor time of all its processes. Looked at ten times a second."""
-    grace: float = 0.08
+    grace: float = 0.06
     """From the interrupt at the end of `wall` or `cpu` to the kill."""
     memory_bytes: int | None = 512 * MIB
     processes: int | None = 64

@@ -34,7 +34,7 @@ def to_result(outcome: Outcome, limits: Limits, *, hit: LimitHit | None, state: 
         value, is_data = _value(answer)
         return _result(outcome, limit, state, return_value=value, return_is_data=is_data)
     exception = ExceptionInfo(*(clean(str(error.get(key, ""))) for key in ("type", "message", "traceback")))
-    exit_code = _whole(answer.get("exit_code"), 1)
+    exit_code = _exit_code(answer.get("exit_code"))
     if outcome.interrupted and exception.type == "KeyboardInterrupt":
         exception = ExceptionInfo("TimeoutError", f"interrupted at the limit {limit}", exception.traceback)
         exit_code = INTERRUPTED
@@ -92,7 +92,9 @@ def _from_error(error: Any, limits: Limits) -> LimitHit | None:
     name = _BY_ERRNO.get(number) if isinstance(number, int) else None
     if kind == "MemoryError":
         name = "memory_bytes"
-    elif (kind == "BlockingIOError" and "fork" in text) or (kind == "RuntimeError" and "can't start new thread" in text):
+    elif (kind == "BlockingIOError" and "fork" in text) or (
+        kind == "RuntimeError" and "can't start new thread" in text
+    ):
         name = "processes"
     value = getattr(limits, name) if name else None
     return LimitHit(str(name), value) if value is not None else None
@@ -112,9 +114,12 @@ def _value(answer: Message) -> tuple[Any, bool]:
     value = answer.get("value")
     if not isinstance(value, dict):
         return None, True
-    if "data" in value:
+    if "data" not in value:
+        return clean(str(value.get("repr"))), False
+    try:
         return clean(value["data"]), True
-    return clean(str(value.get("repr"))), False
+    except RecursionError:  # deeper than our workers send it
+        return "<data nested too deep>", False
 
 
 def clean(value: Any) -> Any:
@@ -133,5 +138,5 @@ def read_value(outcome: Outcome) -> Any:
     return _value(outcome.answer or {})[0]
 
 
-def _whole(value: Any, otherwise: int) -> int:
-    return value if type(value) is int else otherwise
+def _exit_code(value: Any) -> int:
+    return value & 0xFF if type(value) is int else 1

@@ -46,17 +46,14 @@ class Pool:
                 if self._closed:
                     return
             try:
-                seat = drive(Seat.take(BLOCKING, self._sandbox.boundary(), self._sandbox.limits))
+                seat: Seat = drive(Seat.take(BLOCKING, self._sandbox.boundary(), self._sandbox.limits))
             except EnvWeaveError:  # whoever starts a session next meets it, and is told
                 with self._changed:
                     self._changed.wait(1.0)
                 continue
-            with self._changed:
-                if not self._closed:
-                    self._seats.append(seat)
-                    self._changed.notify_all()
-                    continue
-            drive(seat.close(BLOCKING))
+            with self._changed:  # closed meanwhile, it goes with the others
+                self._seats.append(seat)
+                self._changed.notify_all()
 
     def close(self) -> None:
         """End those that are left."""

@@ -58,10 +58,7 @@ class ProcessBoundary(Boundary):
         self.groups = groups if groups and groups.parents else None
 
     def _strongest(self, isolation: str, min_isolation: str | None) -> tuple[str, ForkServer]:
-        if isolation == "auto":
-            tiers = [tier for tier in reversed(TIERS) if tier != "unsafe"]
-        else:
-            tiers = [isolation]
+        tiers = TIERS[:0:-1] if isolation == "auto" else (isolation,)
         for tier in tiers:
             if min_isolation is not None and TIERS.index(tier) < TIERS.index(min_isolation):
                 break
@@ -71,7 +68,9 @@ class ProcessBoundary(Boundary):
                 self._tried[tier] = error.message
         reasons = "; ".join(f"{tier}: {reason}" for tier, reason in self._tried.items())
         wanted = min_isolation or isolation
-        raise IsolationError(f"no isolation of strength {wanted!r} here: {reasons}", "`envweave doctor` shows what there is")
+        raise IsolationError(
+            f"no isolation of strength {wanted!r} here: {reasons}", "`envweave doctor` shows what there is"
+        )
 
     def _try(self, tier: str) -> ForkServer:
         """Start it, and a session in it: what works is known by doing it."""
@@ -120,11 +119,17 @@ class ProcessBoundary(Boundary):
         return "; ".join(f"no {tier}: {reason}" for tier, reason in self._tried.items())
 
     def _layers(self) -> Iterable[Layer]:
-        spaces, walled, limited = self.tier == "namespace", self.tier in ("namespace", "landlock"), self.tier != "unsafe"
+        spaces, walled, limited = (
+            self.tier == "namespace",
+            self.tier in ("namespace", "landlock"),
+            self.tier != "unsafe",
+        )
         weak = f"not part of isolation {self.tier!r}"
         abi, filtered = self.server.hello["landlock"], self.server.hello["seccomp"]
         yield Layer("process", True, "a process of its own, with an empty environment and no descriptor of ours")
-        user = "as user 1000 of a user namespace" if spaces else f"as user {NOBODY if os.getuid() == 0 else os.getuid()}"
+        user = (
+            "as user 1000 of a user namespace" if spaces else f"as user {NOBODY if os.getuid() == 0 else os.getuid()}"
+        )
         yield Layer("user", limited, f"{user}, never as the host's root" if limited else "as the user who started it")
         for name, what in (
             ("user namespace", "rights end at its wall"),
@@ -139,12 +144,20 @@ class ProcessBoundary(Boundary):
         kept = "one left, within its user namespace, to be forked with" if self.forks else "none left"
         yield Layer("capabilities", spaces, kept if spaces else weak)
         yield Layer("seccomp", walled and filtered, "an allowlist of system calls" if walled and filtered else weak)
-        yield Layer("landlock", walled and abi > 0, f"ABI {abi}" if walled and abi else "not in this kernel" if walled else weak)
+        yield Layer(
+            "landlock", walled and abi > 0, f"ABI {abi}" if walled and abi else "not in this kernel" if walled else weak
+        )
         yield Layer("rlimits", limited, "memory, files, open files, core" if limited else weak)
         for name in ("memory", "pids"):
             on = self.groups is not None and name in self.groups.parents
-            yield Layer(f"{name} cgroup", on, "for each session" if on else (self._no_groups or weak) if limited else weak)
-        yield Layer("work folder", spaces, "in memory, of bounded size" if spaces else "in the temporary folder, its size watched")
+            yield Layer(
+                f"{name} cgroup", on, "for each session" if on else (self._no_groups or weak) if limited else weak
+            )
+        yield Layer(
+            "work folder",
+            spaces,
+            "in memory, of bounded size" if spaces else "in the temporary folder, its size watched",
+        )
 
     @property
     def alive(self) -> bool:
@@ -159,7 +172,9 @@ def _installation(python: str) -> tuple[str, ...]:
     if os.path.abspath(python) == os.path.abspath(sys.executable):
         found = (sys.base_prefix, sys.base_exec_prefix, sys.prefix, sys.exec_prefix)
     else:
-        code = "import json, sys; print(json.dumps([sys.base_prefix, sys.base_exec_prefix, sys.prefix, sys.exec_prefix]))"
+        code = (
+            "import json, sys; print(json.dumps([sys.base_prefix, sys.base_exec_prefix, sys.prefix, sys.exec_prefix]))"
+        )
         try:
             said = subprocess.run([python, "-I", "-c", code], check=True, capture_output=True, text=True)  # noqa: S603
             found = tuple(json.loads(said.stdout))

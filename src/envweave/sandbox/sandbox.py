@@ -11,12 +11,13 @@ from typing import Any, Literal
 from envweave.errors import ClosedError, UsageError
 from envweave.sandbox.base import AfterKill, Boundary
 from envweave.sandbox.calls import Tools
+from envweave.sandbox.core import Core, check_tools
 from envweave.sandbox.limits import Limits
 from envweave.sandbox.pool import Pool
 from envweave.sandbox.process import TIERS, Isolation
 from envweave.sandbox.report import Report
 from envweave.sandbox.seat import Seat
-from envweave.sandbox.session import AsyncSession, Core, Session, check_tools
+from envweave.sandbox.session import AsyncSession, Session
 from envweave.sandbox.sharing import Lease, boundary_for
 from envweave.sandbox.waiting import BLOCKING, LOOPING, Wait, drive
 
@@ -54,7 +55,9 @@ class Sandbox:
         self.limits = limits or Limits()
         self.tools = dict(tools or {})
         check_tools(self.tools)
-        self.files = {str(path): data.encode() if isinstance(data, str) else bytes(data) for path, data in (files or {}).items()}
+        self.files = {
+            str(path): data.encode() if isinstance(data, str) else bytes(data) for path, data in (files or {}).items()
+        }
         self.after_kill: AfterKill = _one_of("after_kill", after_kill, ("restart", "rollback", "end"))
         _one_of("isolation", isolation, ("auto", *TIERS))
         if min_isolation is not None:
@@ -96,6 +99,9 @@ class Sandbox:
         with self._lock:
             if self._closed:
                 raise ClosedError("the sandbox is closed")
+            if self._lease is not None and not self._lease.boundary.alive:
+                self._lease.release()
+                self._lease = None
             if self._lease is None:
                 self._lease = boundary_for(self.backend, self._options)
             return self._lease.boundary

@@ -65,7 +65,12 @@ class _Looping:
     async def writable(self, descriptor: int, timeout: float | None) -> bool:
         loop = asyncio.get_running_loop()
         woken = loop.create_future()
-        loop.add_writer(descriptor, lambda: woken.done() or woken.set_result(None))
+
+        def ready() -> None:
+            if not woken.done():
+                woken.set_result(None)
+
+        loop.add_writer(descriptor, ready)
         try:
             await asyncio.wait((woken,), timeout=timeout)
         finally:

@@ -47,7 +47,9 @@ def settle_in(mail: Mail, descriptors: list[int], unshare_flags: int) -> None:
     """In the copy: take the new channel and outputs, and files of its own as soon as they are there."""
     control, out, err = descriptors
     channel = mail.channel
-    same = {number: 1 if _is_output(number) == 1 else 2 for number, _ in _descriptors() if number > 2 and _is_output(number)}
+    same = {
+        number: 1 if _is_output(number) == 1 else 2 for number, _ in _descriptors() if number > 2 and _is_output(number)
+    }
     os.dup2(out, 1)
     os.dup2(err, 2)
     for number, stream in same.items():

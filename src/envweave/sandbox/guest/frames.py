@@ -35,8 +35,12 @@ class Hangup(Exception):  # noqa: N818
 
 def encode(message: Message, blob: bytes = b"") -> bytes:
     """The message as bytes; lone surrogates and all other text survive, for JSON here is ASCII."""
-    text = json.dumps(message, separators=(",", ":")).encode()
+    text = json.dumps(message, separators=(",", ":"), allow_nan=False).encode()
     return LENGTHS.pack(len(text), len(blob)) + text + blob
+
+
+def _refuse(name: str) -> Any:
+    raise ValueError(name)  # NaN and its like are no JSON
 
 
 class Decoder:
@@ -62,7 +66,7 @@ class Decoder:
         if len(buffer) < end:
             return None
         try:
-            message = json.loads(buffer[start : start + text])
+            message = json.loads(buffer[start : start + text], parse_constant=_refuse)
         except (ValueError, RecursionError):
             raise BadFrame("a frame without JSON") from None
         if not isinstance(message, dict):

@@ -55,7 +55,7 @@ class Mail:
     def call(self, name: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """Ask the other side to call a tool, and wait."""
         try:
-            json.dumps([arguments, keywords])
+            json.dumps([arguments, keywords], allow_nan=False)
         except (TypeError, ValueError, RecursionError) as error:
             raise TypeError(f"the arguments of {name} are not data: {error}") from None
         with self._shield():

@@ -21,8 +21,6 @@ def everyone_else() -> list[int]:
 
 def descendants() -> list[int]:
     """Without a namespace: children, their children and so on. Orphans are ours, for we are their reaper."""
-    if sys.platform != "linux":
-        return []
     children: dict[int, list[int]] = {}
     for name in os.listdir("/proc"):
         if name.isdigit() and (found := _stat(int(name))):

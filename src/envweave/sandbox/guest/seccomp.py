@@ -114,8 +114,8 @@ def program(
 
     `branch_flags` lets through what it takes to make a branch of a process: `unshare` with exactly these flags,
     `clone` of a child for one's own parent, and a Landlock domain. `system_v` is IPC that needs a namespace to be kept
-    in. Without `unix_sockets`, AF_UNIX is left with `socketpair` of streams and packets: a datagram socket, even one of a
-    pair, can be sent from to any path, which Landlock does not mediate before its ABI 9.
+    in. Without `unix_sockets`, AF_UNIX is left with `socketpair` of streams and packets: a datagram socket, even one of
+    a pair, can be sent from to any path, which Landlock does not mediate before its ABI 9.
     """
     machine = machine or syscalls.machine()
     rules = _rules(branch_flags, unix_sockets, system_v)

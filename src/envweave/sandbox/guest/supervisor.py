@@ -12,6 +12,7 @@ import select
 import signal
 import socket
 import sys
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from envweave.sandbox.guest import files, linux, processes, walls
@@ -46,6 +47,8 @@ class Supervisor:
         self.members: dict[int, Member] = {}
         """By the descriptor of their line."""
         self._own = processes.everyone_else if plan.namespaces else processes.descendants
+        if sys.platform != "linux":  # without /proc only the workers are known
+            self._own = lambda: [pid for member in self.members.values() for pid in member.pids]
         self._poll = select.poll()
         self._join(Member(Channel(sock, limit=_LARGEST), *self._mounts("self")))
 
@@ -86,7 +89,9 @@ class Supervisor:
         except files.Refused as error:
             answer, data = {"refused": str(error)}, b""
         except OSError as error:
-            answer, data = {"refused": _reason(error), "errno": error.errno}, b""
+            answer, data = {"refused": _reason(error)}, b""
+        except Exception as error:  # what a fork says of itself may be anything
+            answer, data = {"refused": repr(error)}, b""
         member.channel.send({"op": "answer", "number": message["number"], **answer}, data)
 
     def _reap(self) -> None:
@@ -100,7 +105,8 @@ class Supervisor:
             for member in self.members.values():
                 if pid in member.pids:
                     member.pids.discard(pid)
-                    member.channel.send({"op": "death", "exit_code": os.waitstatus_to_exitcode(status)})
+                    with suppress(ConnectionError):  # the host has hung up, which is noticed in its turn
+                        member.channel.send({"op": "death", "exit_code": os.waitstatus_to_exitcode(status)})
 
     def _join(self, member: Member) -> None:
         descriptor = member.channel.sock.fileno()
@@ -243,7 +249,7 @@ class Supervisor:
             self._go_to(member.mounts)
             sock = take_descriptors(descriptors)
             os.chdir(self.work)
-            os.environ["TMPDIR"] = f"{self.home}/tmp"
+            os.environ["TMPDIR"] = f"{self.home}/tmp"  # noqa: S108
             os.environ["HOME"] = self.work
             sys.path.insert(0, self.work)
             flags = walls.BRANCH if self.plan.namespaces and self.plan.forks else 0
@@ -278,5 +284,3 @@ def _reason(error: OSError) -> str:
     if error.errno == errno.ELOOP:
         return "a symbolic link is not followed"
     return os.strerror(error.errno) if error.errno else str(error)
-
-

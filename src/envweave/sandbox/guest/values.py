@@ -26,7 +26,7 @@ def portray(value: Any, limit: int) -> dict[str, Any]:
 
 
 def _weigh(value: Any, left: int, depth: int) -> int:
-    """What is left of the budget after this value, or -1 if it is not data. Only exact types are: a subclass may lie."""
+    """What is left of the budget after this value, or -1 if it is no data. Only exact types are: a subclass may lie."""
     kind = type(value)
     if value is None or kind is bool:
         left -= 5

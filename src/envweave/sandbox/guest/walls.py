@@ -130,7 +130,14 @@ def _paths(plan: Plan, home: str) -> dict[str, list[str]]:
     devices = ["/dev/null", "/dev/zero", "/dev/full"]
     if plan.namespaces:  # the mounts say what is read-only; `/home` holds, so that a fork's new folder is writable too
         return {"readable": ["/"], "writable": ["/home", *devices]}
-    readable = [*plan.readable, "/dev/urandom", "/dev/random", "/etc/ld.so.cache", "/etc/localtime", "/etc/alternatives"]
+    readable = [
+        *plan.readable,
+        "/dev/urandom",
+        "/dev/random",
+        "/etc/ld.so.cache",
+        "/etc/localtime",
+        "/etc/alternatives",
+    ]
     own = f"/proc/{os.getpid()}"
     if plan.tier == "container":
         return {"readable": ["/"], "writable": [home, "/tmp", "/dev/shm", own, *devices]}  # noqa: S108

@@ -6,6 +6,7 @@ import io
 import os
 import random
 import sys
+from contextlib import suppress
 from typing import Any
 
 from envweave.sandbox.guest import branch
@@ -55,7 +56,13 @@ class Worker:
         if op == "branch":
             self._branch(message)
             return
-        call = {"run": self._run, "get": self._get, "set": self._set, "variables": self._variables, "tools": self._tools}
+        call = {
+            "run": self._run,
+            "get": self._get,
+            "set": self._set,
+            "variables": self._variables,
+            "tools": self._tools,
+        }
         answer = self._guarded(message["id"], call[op], message, blob)
         if os.getpid() != self._pid:  # a child of the code that ran off the end of it
             os._exit(0 if "error" not in answer else 1)
@@ -138,10 +145,8 @@ def open_streams() -> None:
 def flush() -> None:
     """What was printed is on its way before the answer is."""
     for stream in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__):
-        try:
+        with suppress(BaseException):  # closed, or something else by now
             stream.flush()  # type: ignore[union-attr]
-        except BaseException:  # closed, or something else by now
-            pass
 
 
 def start_chance_anew() -> None:

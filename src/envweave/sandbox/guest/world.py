@@ -13,7 +13,7 @@ _PLAIN = linux.MS_NOSUID | linux.MS_NODEV
 _DEVICES = ("null", "zero", "full", "random", "urandom")
 _SETTINGS = ("alternatives", "ld.so.cache", "localtime")
 _LINKS = {
-    "tmp": f"{HOME}/tmp",
+    "tmp": f"{HOME}/tmp",  # noqa: S108
     "work": f"{HOME}/work",
     "dev/shm": f"{HOME}/shm",
     "dev/fd": "/proc/self/fd",

@@ -1,0 +1,24 @@
+"""`envweave doctor`: how firmly can this machine hold code that nobody has read?"""
+
+from __future__ import annotations
+
+from rich.text import Text
+
+from envweave.cli.options import AsJSON, out, print_json
+from envweave.sandbox import Sandbox
+
+
+def doctor(as_json: AsJSON = False) -> int:
+    """Show which walls stand around code in a sandbox here, and why others do not; 1 if they keep nothing in."""
+    with Sandbox() as sandbox:
+        report = sandbox.report()
+    code = 0 if report.isolation in ("namespace", "landlock") else 1
+    if as_json:
+        print_json(report.to_data())
+        return code
+    out.print(Text.assemble("isolation: ", (report.isolation, "bold"), f" ({report.why})"))
+    width = max(len(layer.name) for layer in report.layers)
+    for layer in report.layers:
+        mark, colour = ("✓ ", "green") if layer.on else ("- ", "yellow")
+        out.print(Text.assemble((mark, colour), f"{layer.name:{width}}  ", (layer.why, "dim")))
+    return code

@@ -1,0 +1,222 @@
+"""What a session does, written once for both of its faces: turns, policies after a kill, forks."""
+
+from __future__ import annotations
+
+import keyword
+import os
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+from envweave.core.jsonable import to_json
+from envweave.errors import BusyError, ClosedError, SandboxError, SessionEndedError, UsageError
+from envweave.sandbox.base import AfterKill, ExecutionResult, State
+from envweave.sandbox.calls import Calls, Tools
+from envweave.sandbox.exchange import Outcome
+from envweave.sandbox.guest.frames import Hangup, Message
+from envweave.sandbox.limits import LimitHit
+from envweave.sandbox.outcome import read_value, to_result
+from envweave.sandbox.seat import Seat
+from envweave.sandbox.waiting import Wait
+
+_MOST_FILES = 10_000
+UNSET: Any = object()
+"""No timeout of its own: the limit holds. None is no limit."""
+
+
+class Core:
+    """What both faces of a session do. One call at a time; a second one is refused and changes nothing."""
+
+    def __init__(self, seat: Seat, tools: Tools, after_kill: AfterKill, on_close: Callable[[Core], None]) -> None:
+        self.seat = seat
+        self.limits = seat.limits
+        self.calls = Calls(tools, seat.limits)
+        self.after_kill = after_kill
+        self.closed = False
+        self.ended = ""
+        """Why there is nothing left to run code in."""
+        self._on_close = on_close
+        self._busy = threading.Lock()
+        self._running = False
+        self._pid = os.getpid()
+
+    @asynccontextmanager
+    async def _turn(self, wait: Wait) -> AsyncIterator[None]:
+        """The right to use the session, which must be alive and have caught up with what was cancelled."""
+        if self._pid != os.getpid():
+            raise UsageError("a session cannot be used in a forked process", "start one there")
+        if not self._busy.acquire(blocking=False):
+            raise BusyError("the session is busy")
+        try:
+            if self.closed:
+                raise ClosedError("the session is closed")
+            if self.ended:
+                raise SessionEndedError(f"the session has ended: {self.ended}", "start a new one")
+            try:
+                left = await self.seat.catch_up(wait)
+                if left is not None and left.answer is None:
+                    await self._after_kill(wait, None)
+                yield
+            except Hangup:
+                self.ended = self.ended or "its supervisor is gone"
+                raise SessionEndedError(f"the session has ended: {self.ended}", "start a new one") from None
+        finally:
+            self._busy.release()
+
+    async def run(self, wait: Wait, code: str, timeout: Any = UNSET) -> ExecutionResult:
+        if not isinstance(code, str):
+            raise UsageError(f"code is text, not {type(code).__name__}")
+        wall = self.limits.wall if timeout is UNSET else timeout
+        if wall is not None and (isinstance(wall, bool) or not isinstance(wall, int | float) or not wall > 0):
+            raise UsageError(f"a timeout of {timeout!r}", "it is more than 0 seconds, or None for no limit")
+        async with self._turn(wait):
+            backup = await self._backup(wait) if self.after_kill == "rollback" else None
+            try:
+                blob = code.encode("utf-8", "surrogatepass")
+                outcome = await self._ask(wait, {"op": "run"}, blob, wall)
+                hit = outcome.limit or self.calls.hit
+                if outcome.answer is not None:
+                    return to_result(outcome, self.limits, hit=hit, state="kept")
+                if hit is None and self.seat.group is not None and self.seat.group.killed():
+                    hit = LimitHit("memory_bytes", self.limits.memory_bytes or 0)
+                spare, backup = backup, None
+                return to_result(outcome, self.limits, hit=hit, state=await self._after_kill(wait, spare))
+            finally:
+                if backup is not None:
+                    await backup.close(wait)
+
+    async def _ask(self, wait: Wait, question: Message, blob: bytes, wall: float | None) -> Outcome:
+        self._running = True
+        try:
+            return await self.seat.ask(wait, self.calls, question, blob, wall)
+        finally:
+            self._running = False
+
+    async def _backup(self, wait: Wait) -> Seat | None:
+        """The state before a run; None where it cannot be had twice."""
+        try:
+            return await self.seat.branch(wait)
+        except UsageError:
+            return None
+
+    async def _after_kill(self, wait: Wait, backup: Seat | None) -> State:
+        """The worker is lost, or must go. What the policy says becomes of the session."""
+        try:
+            await self.seat.end_processes(wait)
+            if self.closed:
+                return "ended"
+            if backup is not None:
+                lost, self.seat = self.seat, backup
+                await lost.close(wait)
+                return "rolled_back"
+            if self.after_kill == "end":
+                self.ended = "its code was killed"
+                return "ended"
+            await self.seat.spawn(wait)
+            await self.seat.hand_tools(wait, self.calls)
+            return "restarted"
+        except (Hangup, SandboxError):
+            self.ended = "its supervisor is gone"
+            return "ended"
+
+    async def _value(self, wait: Wait, question: Message) -> Outcome:
+        """A small question, which may run code of the session all the same: a `__repr__`."""
+        async with self._turn(wait):
+            outcome = await self._ask(wait, question, b"", self.limits.wall)
+            if outcome.answer is not None and "error" not in outcome.answer:
+                return outcome
+            state: State = "kept" if outcome.answer is not None else await self._after_kill(wait, None)
+            result = to_result(outcome, self.limits, hit=None, state=state)
+            raise SandboxError(f"the session did not answer: {result.exception}", f"its state is {state}")
+
+    async def variables(self, wait: Wait) -> dict[str, str]:
+        found = read_value(await self._value(wait, {"op": "variables"}))
+        return {str(name): str(kind) for name, kind in found.items()} if isinstance(found, dict) else {}
+
+    async def get(self, wait: Wait, name: str) -> Any:
+        outcome = await self._value(wait, {"op": "get", "name": check_name(name)})
+        if (outcome.answer or {}).get("missing"):
+            raise UsageError(f"no variable named {name!r}", "session.variables() lists them")
+        return read_value(outcome)
+
+    async def set(self, wait: Wait, name: str, value: Any) -> None:
+        data = to_json(value, where=name)
+        await self._value(wait, {"op": "set", "values": {check_name(name): data}})
+
+    async def read_file(self, wait: Wait, path: str) -> bytes:
+        most = self.limits.disk_bytes or 1 << 29
+        async with self._turn(wait):
+            return (await self.seat.files(wait, "read", path=str(path), limit=most))[1]
+
+    async def write_file(self, wait: Wait, path: str, data: bytes | str) -> None:
+        blob = data.encode() if isinstance(data, str) else bytes(data)
+        async with self._turn(wait):
+            await self.seat.files(wait, "write", blob, path=str(path))
+
+    async def list_files(self, wait: Wait) -> dict[str, int]:
+        async with self._turn(wait):
+            answer, _ = await self.seat.files(wait, "list", most=_MOST_FILES)
+            return {str(path): int(size) for path, size in answer["files"].items()}
+
+    async def fork(self, wait: Wait) -> Core:
+        async with self._turn(wait):
+            return self._copy(await self.seat.branch(wait))
+
+    def _copy(self, seat: Seat) -> Core:
+        return Core(seat, self.calls.tools, self.after_kill, self._on_close)
+
+    async def restore(self, wait: Wait, snapshot: Core) -> None:
+        """Works on a session that has ended, too."""
+        if not self._busy.acquire(blocking=False):
+            raise BusyError("the session is busy")
+        try:
+            if self.closed:
+                raise ClosedError("the session is closed")
+            async with snapshot._turn(wait):
+                seat = await snapshot.seat.branch(wait)
+            lost, self.seat, self.ended = self.seat, seat, ""
+            await lost.close(wait)
+        finally:
+            self._busy.release()
+
+    async def interrupt(self, wait: Wait) -> bool:
+        if not self._running:
+            return False
+        try:
+            await self.seat.supervision.tell(wait, "interrupt")
+        except Hangup:
+            return False
+        return True
+
+    async def close(self, wait: Wait) -> None:
+        if self.closed:
+            return
+        self.closed = True
+        if self._pid != os.getpid():  # a forked process has no part in it
+            return
+        if self._running:  # in another thread or task, which is told by the end of its code
+            with suppress(Hangup):
+                await self.seat.supervision.tell(wait, "end")
+        while not self._busy.acquire(blocking=False):
+            await wait.sleep(0.002)
+        try:
+            self.calls.close()
+            await self.seat.close(wait)
+        finally:
+            self._busy.release()
+        self._on_close(self)
+
+
+def check_name(name: str) -> str:
+    if not isinstance(name, str) or not name.isidentifier() or keyword.iskeyword(name):
+        raise UsageError(f"{name!r} is not a name of a variable")
+    return name
+
+
+def check_tools(tools: Tools) -> None:
+    """Names that code can call, and things that can be called."""
+    for name, tool in tools.items():
+        if not callable(tool):
+            raise UsageError(f"the tool {check_name(name)!r} cannot be called: it is a {type(tool).__name__}")
+        check_name(name)

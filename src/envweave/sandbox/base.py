@@ -16,6 +16,7 @@ A `Boundary` is what differs between sandboxes: it opens `Place`s, and a session
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -74,6 +75,8 @@ class Place:
     """Limits that no wall of the kernel keeps here, so that the host has to look."""
     no_fork: str = ""
     """Why its sessions cannot be forked, if they cannot."""
+    out_of_memory: Callable[[], bool] | None = None
+    """Has the kernel killed a process of the place for its memory since we last asked? None where our groups know."""
 
 
 class Boundary(ABC):

@@ -78,7 +78,7 @@ class Core:
                 hit = outcome.limit or self.calls.hit
                 if outcome.answer is not None:
                     return to_result(outcome, self.limits, hit=hit, state="kept")
-                if hit is None and self.seat.group is not None and self.seat.group.killed():
+                if hit is None and self.seat.out_of_memory():
                     hit = LimitHit("memory_bytes", self.limits.memory_bytes or 0)
                 spare, backup = backup, None
                 return to_result(outcome, self.limits, hit=hit, state=await self._after_kill(wait, spare))

@@ -142,7 +142,7 @@ class ProcessBoundary(Boundary):
             yield Layer(name, spaces, what if spaces else weak)
         yield Layer("no_new_privs", walled, "set-uid programs gain nothing" if walled else weak)
         kept = "one left, within its user namespace, to be forked with" if self.forks else "none left"
-        yield Layer("capabilities", spaces, kept if spaces else weak)
+        yield Layer("capabilities", walled, kept if spaces else "none left" if walled else weak)
         yield Layer("seccomp", walled and filtered, "an allowlist of system calls" if walled and filtered else weak)
         yield Layer(
             "landlock", walled and abi > 0, f"ABI {abi}" if walled and abi else "not in this kernel" if walled else weak

@@ -126,6 +126,11 @@ class Seat:
         if answer.get("stopped"):
             await self.supervision.tell(wait, "wake")
 
+    def out_of_memory(self) -> bool:
+        """Has the kernel killed a process of the session for its memory since we last asked?"""
+        look = self.group.killed if self.group is not None else self.family.place.out_of_memory
+        return look is not None and look()
+
     async def end_processes(self, wait: Wait) -> None:
         """Kill everything of this session; its files stay."""
         self._settling = None

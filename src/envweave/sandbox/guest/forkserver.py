@@ -6,8 +6,6 @@ the end of its `life` pipe, which nobody holds but the fork-server.
 
 from __future__ import annotations
 
-import gc
-import importlib
 import os
 import resource
 import select
@@ -22,15 +20,7 @@ from envweave.sandbox.guest import landlock, linux, processes, walls
 from envweave.sandbox.guest.frames import Channel, Hangup, Message
 from envweave.sandbox.guest.plan import HOME, Bounds, Plan
 from envweave.sandbox.guest.supervisor import Supervisor
-
-_ENVIRONMENT = {
-    "PATH": "/usr/local/bin:/usr/bin:/bin",
-    "LANG": "C.UTF-8",
-    "OPENBLAS_NUM_THREADS": "1",
-    "OMP_NUM_THREADS": "1",
-    "MKL_NUM_THREADS": "1",
-}
-"""All that a session finds in its environment, but for HOME and TMPDIR."""
+from envweave.sandbox.guest.warmth import warm_up
 
 
 @dataclass
@@ -53,28 +43,22 @@ class ForkServer:
 
     def serve(self) -> None:
         """Go behind the walls, say what they are, and make sessions."""
-        os.environ.clear()
-        os.environ.update(_ENVIRONMENT)
         _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # one for each session
         try:
             walls.enter(self.plan)
             self.program = walls.filter_program(self.plan)
-            for name in self.plan.preload:
-                importlib.import_module(name)
+            warm_up(self.plan.preload)
         except BaseException as error:
             self.channel.send({"op": "failed", "reason": f"{type(error).__name__}: {error}"})
             os._exit(1)
         if sys.platform == "linux":
             linux.become_subreaper()
-        gc.collect()
-        gc.freeze()
         self.channel.send({"op": "hello", "landlock": landlock.abi(), "seccomp": bool(self.program)})
         bell, clapper = socket.socketpair()
         for end in (bell, clapper):
             end.setblocking(False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in the host's terminal is the host's business
         signal.set_wakeup_fd(clapper.fileno(), warn_on_full_buffer=False)
         poll = select.poll()
         for sock in (self.channel.sock, bell):

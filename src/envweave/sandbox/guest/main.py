@@ -10,6 +10,7 @@ from envweave.sandbox.guest.forkserver import ForkServer
 from envweave.sandbox.guest.frames import Channel
 from envweave.sandbox.guest.plan import HOME, Bounds, Plan
 from envweave.sandbox.guest.supervisor import Supervisor
+from envweave.sandbox.guest.warmth import warm_up
 
 
 def main(sock: socket.socket) -> None:
@@ -19,6 +20,7 @@ def main(sock: socket.socket) -> None:
     if message["op"] == "forkserver":
         ForkServer(sock, plan).serve()
         return
+    warm_up(plan.preload)
     linux.become_subreaper()
     linux.set_dumpable(False)
     Supervisor(sock, plan, Bounds.read(message["bounds"]), HOME, walls.filter_program(plan)).serve()

@@ -15,7 +15,7 @@ import sys
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from envweave.sandbox.guest import files, linux, processes, walls
+from envweave.sandbox.guest import files, landlock, linux, processes, walls
 from envweave.sandbox.guest.frames import Channel, Hangup, Message, close_all
 from envweave.sandbox.guest.plan import HOME, Bounds, Plan
 from envweave.sandbox.guest.worker import Worker
@@ -63,7 +63,7 @@ class Supervisor:
         signal.set_wakeup_fd(clapper.fileno(), warn_on_full_buffer=False)
         self._poll.register(bell, select.POLLIN)
         for member in self.members.values():
-            member.channel.send({"op": "hello", "home": self.home})
+            member.channel.send({"op": "hello", "landlock": landlock.abi(), "seccomp": bool(self.program)})
         while self.members:
             for descriptor, _ in self._poll.poll():
                 if descriptor == bell.fileno():
@@ -159,7 +159,7 @@ class Supervisor:
             os.close(mounts)
             raise
         self._join(Member(channel, mounts, inode, {pid}))
-        channel.send({"op": "hello", "home": self.home})
+        channel.send({"op": "hello"})
         return {}, b""
 
     def _copy_home(self) -> None:

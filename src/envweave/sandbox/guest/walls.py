@@ -110,8 +110,7 @@ def confine(plan: Plan, bounds: Bounds, home: str, program: bytes) -> None:
     if plan.tier == "process" or sys.platform != "linux":
         return
     linux.no_new_privileges()
-    if plan.namespaces:
-        linux.drop_capabilities(keep=(_CAP_SYS_ADMIN,) if plan.forks else ())
+    linux.drop_capabilities(keep=(_CAP_SYS_ADMIN,) if plan.namespaces and plan.forks else ())
     if landlock.abi():
         landlock.restrict(**_paths(plan, home))
     if program:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import itertools
 import os
-import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+
+from envweave.sandbox.waiting import BLOCKING, Wait, drive
 
 _ROOT = Path("/sys/fs/cgroup")
 _NUMBERS = itertools.count()
@@ -27,11 +28,21 @@ class Group:
     folders: dict[str, Path]
     """By controller; the same for all of them in version 2."""
     _kills: int = 0
+    _counter: int | None = None
 
     def add(self, pid: int) -> None:
         for folder in set(self.folders.values()):
             with suppress(ProcessLookupError):
                 (folder / "cgroup.procs").write_text(str(pid))
+
+    def alone(self) -> bool:
+        """Is there but one process, with one thread? False where nobody counts them."""
+        folder = self.folders.get("pids")
+        if folder is None:
+            return False
+        if self._counter is None:
+            self._counter = os.open(folder / "pids.current", os.O_RDONLY | os.O_CLOEXEC)
+        return os.pread(self._counter, 20, 0).strip() == b"1"
 
     def killed(self) -> bool:
         """Has the kernel killed a process here because memory ran out, since we last asked?"""
@@ -50,8 +61,11 @@ class Group:
                         return int(value)
         return 0
 
-    def remove(self) -> None:
+    async def remove(self, wait: Wait) -> None:
         """Needs to be empty; processes that have been killed take a moment to be gone."""
+        if self._counter is not None:
+            os.close(self._counter)
+            self._counter = None
         for folder in set(self.folders.values()):
             for _ in range(_TRIES):
                 try:
@@ -60,7 +74,7 @@ class Group:
                 except FileNotFoundError:
                     break
                 except OSError:
-                    time.sleep(0.005)
+                    await wait.sleep(0.005)
 
 
 @dataclass(frozen=True)
@@ -84,7 +98,7 @@ class Groups:
                 folder.mkdir(exist_ok=True)
                 _set(folder, key, wanted[key] or 0, self.version)
         except OSError:
-            group.remove()
+            drive(group.remove(BLOCKING))
             raise
         return group if folders else None
 
@@ -112,8 +126,10 @@ def probe() -> Groups:
             reasons.append(f"{controller}: not mounted")
             continue
         try:
-            Groups({controller: parent}, version, "").make(memory_bytes=1 << 30, processes=64).remove()  # type: ignore[union-attr]
-            found[controller] = parent
+            group = Groups({controller: parent}, version, "").make(memory_bytes=1 << 30, processes=64)
+            if group is not None:
+                drive(group.remove(BLOCKING))
+                found[controller] = parent
         except OSError as error:
             reasons.append(f"{controller}: {os.strerror(error.errno or 0)}")
     if found:

@@ -12,6 +12,7 @@ from typing import Any
 from envweave.core.jsonable import to_json
 from envweave.errors import BusyError, ClosedError, SandboxError, SessionEndedError, UsageError
 from envweave.sandbox.base import AfterKill, ExecutionResult, State
+from envweave.sandbox.branching import branch
 from envweave.sandbox.calls import Calls, Tools
 from envweave.sandbox.exchange import Outcome
 from envweave.sandbox.guest.frames import Hangup, Message
@@ -96,8 +97,8 @@ class Core:
     async def _backup(self, wait: Wait) -> Seat | None:
         """The state before a run; None where it cannot be had twice."""
         try:
-            return await self.seat.branch(wait)
-        except UsageError:
+            return await branch(wait, self.seat)
+        except (UsageError, SandboxError):
             return None
 
     async def _after_kill(self, wait: Wait, backup: Seat | None) -> State:
@@ -106,10 +107,12 @@ class Core:
             await self.seat.end_processes(wait)
             if self.closed:
                 return "ended"
-            if backup is not None:
+            if backup is not None and backup.alive():
                 lost, self.seat = self.seat, backup
                 await lost.close(wait)
                 return "rolled_back"
+            if backup is not None:  # the code has found and killed it
+                await backup.close(wait)
             if self.after_kill == "end":
                 self.ended = "its code was killed"
                 return "ended"
@@ -131,14 +134,14 @@ class Core:
             raise SandboxError(f"the session did not answer: {result.exception}", f"its state is {state}")
 
     async def variables(self, wait: Wait) -> dict[str, str]:
-        found = read_value(await self._value(wait, {"op": "variables"}))
+        found = read_value(await self._value(wait, {"op": "variables"}), self.limits)
         return {str(name): str(kind) for name, kind in found.items()} if isinstance(found, dict) else {}
 
     async def get(self, wait: Wait, name: str) -> Any:
         outcome = await self._value(wait, {"op": "get", "name": check_name(name)})
         if (outcome.answer or {}).get("missing"):
             raise UsageError(f"no variable named {name!r}", "session.variables() lists them")
-        return read_value(outcome)
+        return read_value(outcome, self.limits)
 
     async def set(self, wait: Wait, name: str, value: Any) -> None:
         data = to_json(value, where=name)
@@ -161,7 +164,7 @@ class Core:
 
     async def fork(self, wait: Wait) -> Core:
         async with self._turn(wait):
-            return self._copy(await self.seat.branch(wait))
+            return self._copy(await branch(wait, self.seat))
 
     def _copy(self, seat: Seat) -> Core:
         return Core(seat, self.calls.tools, self.after_kill, self._on_close)
@@ -174,7 +177,7 @@ class Core:
             if self.closed:
                 raise ClosedError("the session is closed")
             async with snapshot._turn(wait):
-                seat = await snapshot.seat.branch(wait)
+                seat = await branch(wait, snapshot.seat)
             lost, self.seat, self.ended = self.seat, seat, ""
             await lost.close(wait)
         finally:

@@ -68,6 +68,7 @@ class Exchange:
         self._code_since: float | None = self.began
         self._code_time = 0.0
         self._wait_cpu: float | None = None
+        self._heard_more = False
         self._interrupt_at: float | None = None
         self._cpu_before: float | None = None
         self._look_at = self._first_look()
@@ -96,8 +97,9 @@ class Exchange:
             await self._account_for_death(wait)
         except BadFrame as error:
             self.outcome.reason = f"the worker sent {error}"
-        for descriptor, output in self._streams.items():
-            output.drain(descriptor)
+        if self.outcome.answer is None or self._heard_more:  # else what was printed before the answer came with it
+            for descriptor, output in self._streams.items():
+                output.drain(descriptor)
         self.outcome.duration = time.monotonic() - self.began
         return self.outcome
 
@@ -125,11 +127,12 @@ class Exchange:
 
     async def _listen(self, wait: Wait) -> None:
         for message, _ in self.desk.control.pull():
-            if message.get("id") != self.id:  # to an older question, or made up
-                continue
-            if message.get("op") == "result":
+            if message.get("op") == "result" and message.get("id") == self.id:
                 self.outcome.answer = message
                 return
+            self._heard_more = True
+            if message.get("id") != self.id:  # to an older question, or made up
+                continue
             if message.get("op") == "call":
                 answer = self.calls.start(message)
                 if answer is not None:
@@ -142,7 +145,11 @@ class Exchange:
     async def _answer(self, wait: Wait, answer: Message) -> None:
         if not self.calls.waiting and self._code_since is None:
             self._code_since = time.monotonic()
-        await self.desk.control.send(wait, answer, timeout=5.0)
+        left = 5.0 if self.wall is None else max(0.05, min(5.0, self.wall - self._spent()))
+        try:
+            await self.desk.control.send(wait, answer, timeout=left)
+        except Hangup:
+            raise BadFrame("questions, and does not read the answers") from None
 
     # The clock.
 

@@ -8,12 +8,15 @@ from typing import Any
 
 from envweave.sandbox.base import ExceptionInfo, ExecutionResult, State
 from envweave.sandbox.exchange import Outcome
+from envweave.sandbox.guest.code import MESSAGE, NAME, TRACEBACK
 from envweave.sandbox.guest.frames import Message
+from envweave.sandbox.guest.values import portray, shorten
 from envweave.sandbox.limits import LimitHit, Limits
 
 INTERRUPTED = 124
 """As `timeout(1)` has it."""
 
+_SAID = 100
 _BY_ERRNO = {
     errno.ENOSPC: "disk_bytes",
     errno.EFBIG: "file_bytes",
@@ -31,9 +34,10 @@ def to_result(outcome: Outcome, limits: Limits, *, hit: LimitHit | None, state: 
     error = answer.get("error")
     limit = outcome.limit or hit or _from_error(error, limits) or _from_size(outcome, answer, limits)
     if not isinstance(error, dict):
-        value, is_data = _value(answer)
+        value, is_data = _value(answer, limits)
         return _result(outcome, limit, state, return_value=value, return_is_data=is_data)
-    exception = ExceptionInfo(*(clean(str(error.get(key, ""))) for key in ("type", "message", "traceback")))
+    told = (("type", NAME), ("message", MESSAGE), ("traceback", TRACEBACK))
+    exception = ExceptionInfo(*(_bounded(str(error.get(key, "")), most) for key, most in told))
     exit_code = _exit_code(answer.get("exit_code"))
     if outcome.interrupted and exception.type == "KeyboardInterrupt":
         exception = ExceptionInfo("TimeoutError", f"interrupted at the limit {limit}", exception.traceback)
@@ -109,17 +113,20 @@ def _from_size(outcome: Outcome, answer: Message, limits: Limits) -> LimitHit | 
     return None
 
 
-def _value(answer: Message) -> tuple[Any, bool]:
+def _value(answer: Message, limits: Limits) -> tuple[Any, bool]:
     """The value and whether it is data rather than a repr."""
     value = answer.get("value")
     if not isinstance(value, dict):
         return None, True
     if "data" not in value:
-        return clean(str(value.get("repr"))), False
-    try:
-        return clean(value["data"]), True
-    except RecursionError:  # deeper than our workers send it
-        return "<data nested too deep>", False
+        return _bounded(str(value.get("repr")), limits.return_bytes), False
+    shown = portray(value["data"], limits.return_bytes)  # again, for what the other side says is not to be relied on
+    return clean(shown["data"] if "data" in shown else shown["repr"]), "data" in shown
+
+
+def _bounded(text: str, most: int) -> str:
+    """What our workers have cut to size stays as it is; it is longer by what they say of the cut."""
+    return clean(text if len(text) <= most + _SAID else shorten(text, most))
 
 
 def clean(value: Any) -> Any:
@@ -133,9 +140,9 @@ def clean(value: Any) -> Any:
     return value
 
 
-def read_value(outcome: Outcome) -> Any:
+def read_value(outcome: Outcome, limits: Limits) -> Any:
     """The value of an answer, for `get`."""
-    return _value(outcome.answer or {})[0]
+    return _value(outcome.answer or {}, limits)[0]
 
 
 def _exit_code(value: Any) -> int:

@@ -79,12 +79,17 @@ def judge(machine: str, call: str, *arguments: int, **options: Any) -> str:
 
 
 def test_every_name_of_the_policy_is_a_system_call_of_some_machine() -> None:
-    named = {*seccomp._rules(0, True), *seccomp._rules(None, False)}
+    named = {*seccomp._rules(0, True, True), *seccomp._rules(None, False, False)}
     assert named <= {*syscalls.table("x86_64"), *syscalls.table("aarch64")}
 
 
 def test_no_name_of_the_policy_is_in_two_lists() -> None:
-    lists = (seccomp._ALLOWED, seccomp._ALLOWED_WITH_UNIX_SOCKETS, seccomp._ABSENT)
+    lists = (
+        seccomp._ALLOWED,
+        seccomp._ALLOWED_WITH_UNIX_SOCKETS,
+        seccomp._ALLOWED_WITH_SYSTEM_V,
+        seccomp._ABSENT,
+    )
     names = [name for text in lists for name in text.split()] + list(seccomp._CHECKED)
     assert len(names) == len(set(names))
 
@@ -131,7 +136,7 @@ def test_a_call_of_another_architecture_kills(machine: str) -> None:
 
 
 def test_the_search_agrees_with_the_policy_on_every_number(machine: str) -> None:
-    program, rules = seccomp.program(machine=machine), seccomp._rules(None, True)
+    program, rules = seccomp.program(machine=machine), seccomp._rules(None, True, True)
     for name, nr in syscalls.table(machine).items():
         rule = rules.get(name, seccomp._EPERM)
         if isinstance(rule, int):
@@ -457,3 +462,16 @@ def test_a_second_filter_cannot_be_installed_from_inside() -> None:
 def test_another_machine_is_not_supported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(syscalls, "machine", lambda: "")
     assert seccomp.supported() is False
+
+
+def test_what_branches_take_is_refused_to_those_that_make_none(machine: str) -> None:
+    for call, arguments in (("clone", (0x8000 | CHILD,)), ("prctl", (4, 0)), ("unshare", (0x6802_0000,))):
+        assert judge(machine, call, *arguments) == "EPERM"
+        assert judge(machine, call, *arguments, branch_flags=0x6802_0000) == ALLOW
+    assert judge(machine, "landlock_restrict_self") == "ENOSYS"
+    assert judge(machine, "landlock_restrict_self", branch_flags=0) == ALLOW
+
+
+def test_system_v_ipc_needs_a_namespace_of_its_own(machine: str) -> None:
+    assert judge(machine, "shmget") == ALLOW
+    assert judge(machine, "shmget", system_v=False) == "EPERM"

@@ -6,6 +6,7 @@ pipe, a socket would be moved by both. Files are opened anew, and what cannot be
 
 from __future__ import annotations
 
+import fcntl
 import os
 import stat
 from collections.abc import Iterator
@@ -61,6 +62,7 @@ def settle_in(mail: Mail, descriptors: list[int], unshare_flags: int) -> None:
     if unshare_flags:
         linux.unshare(unshare_flags)
         landlock.set_apart()
+    linux.set_dumpable(True)  # until the supervisor has seen who we are
     channel.send({"op": "hello", "pid": os.getpid()})
     message, _ = mail.order()
     if message.get("op") != "adopted":
@@ -69,6 +71,7 @@ def settle_in(mail: Mail, descriptors: list[int], unshare_flags: int) -> None:
     for number, target in list(_descriptors()):
         if number > 2 and number != channel.sock.fileno() and target not in _HARMLESS and number not in same:
             _open_anew(number, target)
+    linux.set_dumpable(False)  # closed to the one we were copied from: memory, descriptors, files
     channel.send({"op": "ready"})
 
 
@@ -102,8 +105,7 @@ def _copy(source: int, target: int, size: int) -> None:
 
 
 def _flags(number: int) -> int:
-    with open(f"/proc/self/fdinfo/{number}") as lines:
-        return next(int(line.split()[1], 8) for line in lines if line.startswith("flags:")) & ~os.O_CLOEXEC
+    return fcntl.fcntl(number, fcntl.F_GETFL)
 
 
 def _descriptors() -> Iterator[tuple[int, str]]:

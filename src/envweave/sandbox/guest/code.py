@@ -14,8 +14,8 @@ from typing import Any
 from envweave.sandbox.guest.values import shorten
 
 _FLAGS = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
-_TRACEBACK = 16_000
-_MESSAGE = 4_000
+NAME, MESSAGE, TRACEBACK = 200, 4_000, 16_000
+"""Characters, at most, of an exception's type, message and traceback."""
 
 
 class Namespace:
@@ -97,9 +97,9 @@ def account_for(error: BaseException) -> dict[str, Any]:
         text, message = "", ""
     number = error.errno if isinstance(error, OSError) and type(error.errno) is int else None
     return {
-        "type": type(error).__name__,
-        "message": shorten(message, _MESSAGE),
-        "traceback": shorten(text, _TRACEBACK),
+        "type": shorten(type(error).__name__, NAME),
+        "message": shorten(message, MESSAGE),
+        "traceback": shorten(text, TRACEBACK),
         "errno": number,
     }
 

@@ -33,14 +33,18 @@ class Hangup(Exception):  # noqa: N818
     """The other end is closed."""
 
 
-def encode(message: Message, blob: bytes = b"") -> bytes:
-    """The message as bytes; lone surrogates and all other text survive, for JSON here is ASCII."""
-    text = json.dumps(message, separators=(",", ":"), allow_nan=False).encode()
-    return LENGTHS.pack(len(text), len(blob)) + text + blob
-
-
 def _refuse(name: str) -> Any:
     raise ValueError(name)  # NaN and its like are no JSON
+
+
+_write = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
+_read = json.JSONDecoder(parse_constant=_refuse).decode
+
+
+def encode(message: Message, blob: bytes = b"") -> bytes:
+    """The message as bytes; lone surrogates and all other text survive, for JSON here is ASCII."""
+    text = _write(message).encode()
+    return LENGTHS.pack(len(text), len(blob)) + text + blob
 
 
 class Decoder:
@@ -66,7 +70,7 @@ class Decoder:
         if len(buffer) < end:
             return None
         try:
-            message = json.loads(buffer[start : start + text], parse_constant=_refuse)
+            message = _read(buffer[start : start + text].decode("ascii"))
         except (ValueError, RecursionError):
             raise BadFrame("a frame without JSON") from None
         if not isinstance(message, dict):
@@ -123,6 +127,12 @@ def read_with_descriptors(sock: socket.socket) -> tuple[bytes, list[int]]:
         if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
             found.frombytes(value[: len(value) - len(value) % found.itemsize])
     return data, list(found)
+
+
+def send_as(sock: socket.socket, message: Message, pid: int) -> None:
+    """Send a small message in the name of another process, which the receiver is told in its own numbers."""
+    credentials = struct.pack("iII", pid, os.getuid(), os.getgid())
+    sock.sendmsg([encode(message)], [(socket.SOL_SOCKET, socket.SCM_CREDENTIALS, credentials)])
 
 
 def close_all(descriptors: Iterable[int]) -> None:

@@ -32,6 +32,8 @@ _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 36, 38
 _PR_GET_TID_ADDRESS = 40
 _PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL = 47, 4
 
+_SA_NOCLDSTOP = 1
+
 _CAP_SETPCAP = 8
 _CAP_VERSION_3 = 0x2008_0522
 # NOROOT, NO_SETUID_FIXUP and NO_CAP_AMBIENT_RAISE with their locks, and the lock alone of KEEP_CAPS.
@@ -202,6 +204,15 @@ def no_new_privileges() -> None:
 def set_dumpable(dumpable: bool) -> None:
     """Whether processes of the same user may look into this one, and whether /proc/self belongs to that user."""
     prctl("DUMPABLE", _PR_SET_DUMPABLE, int(dumpable))
+
+
+def hear_of_ends_only() -> None:
+    """From now on SIGCHLD, whose handler is set already, does not come when a child is stopped or goes on."""
+    action = ctypes.create_string_buffer(64)  # handler, flags, restorer, mask
+    syscall("rt_sigaction", signal.SIGCHLD, None, action, 8)
+    flags = ctypes.c_ulong.from_buffer(action, ctypes.sizeof(ctypes.c_void_p))
+    flags.value |= _SA_NOCLDSTOP
+    syscall("rt_sigaction", signal.SIGCHLD, action, None, 8)
 
 
 def become_subreaper() -> None:

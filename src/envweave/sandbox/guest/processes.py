@@ -44,6 +44,15 @@ def end(find: Find) -> None:
         time.sleep(0.0005)
 
 
+def halt(find: Find) -> None:
+    """Stop them all, also those that are being born meanwhile."""
+    for _ in range(_TRIES):
+        moving = [pid for pid in find() if not _is(pid, "TtZX")]
+        if not moving:
+            return
+        send(moving, signal.SIGSTOP)
+
+
 def send(pids: Iterable[int], number: signal.Signals) -> None:
     for pid in pids:
         try:
@@ -53,8 +62,13 @@ def send(pids: Iterable[int], number: signal.Signals) -> None:
 
 
 def is_dead(pid: int) -> bool:
+    return _is(pid, "ZX")
+
+
+def _is(pid: int, states: str) -> bool:
+    """In one of these states, or gone."""
     found = _stat(pid)
-    return found is None or found[0] in "ZX"
+    return found is None or found[0] in states
 
 
 def threads(pid: int) -> int:
@@ -72,6 +86,12 @@ def memory_bytes(pids: Iterable[int], enough: int) -> int:
     pids = list(pids)
     rough = sum(_rss(pid) for pid in pids)
     return rough if rough <= enough else sum(_pss(pid) for pid in pids)
+
+
+def parent_of(pid: int) -> int:
+    """0 if there is none, or no such process."""
+    found = _stat(pid)
+    return int(found[1]) if found else 0
 
 
 def namespace_of(pid: int) -> int | None:

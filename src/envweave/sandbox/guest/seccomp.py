@@ -48,6 +48,14 @@ time gettimeofday clock_gettime clock_getres clock_nanosleep nanosleep times ala
 timer_settime timer_gettime timer_getoverrun timer_delete uname sysinfo getcpu getrandom
 """
 
+_PRCTL = (
+    *(1, 2, 3),  # SET_PDEATHSIG, GET_PDEATHSIG, GET_DUMPABLE
+    *(15, 16, 21, 23, 27),  # SET_NAME, GET_NAME, GET_SECCOMP, CAPBSET_READ, GET_SECUREBITS
+    *(29, 30, 36, 37, 38, 39),  # SET_ and GET_TIMERSLACK, CHILD_SUBREAPER, NO_NEW_PRIVS
+    *(40, 42, 52, 0x5356_4D41),  # GET_TID_ADDRESS, GET_THP_DISABLE, GET_SPECULATION_CTRL, SET_VMA (names of memory)
+)
+_PR_SET_DUMPABLE = 4
+
 # What makes a socket of AF_UNIX reach beyond its pair.
 _ALLOWED_WITH_UNIX_SOCKETS = "bind connect listen accept accept4"
 
@@ -113,9 +121,10 @@ def program(
     """The filter as `install` takes it, for this machine unless another is named.
 
     `branch_flags` lets through what it takes to make a branch of a process: `unshare` with exactly these flags,
-    `clone` of a child for one's own parent, and a Landlock domain. `system_v` is IPC that needs a namespace to be kept
-    in. Without `unix_sockets`, AF_UNIX is left with `socketpair` of streams and packets: a datagram socket, even one of
-    a pair, can be sent from to any path, which Landlock does not mediate before its ABI 9.
+    `clone` of a child for one's own parent, a Landlock domain, and being closed to the looks of others. `system_v` is
+    IPC that needs a namespace to be kept in. Without `unix_sockets`, AF_UNIX is left with `socketpair` of streams and
+    packets: a datagram socket, even one of a pair, can be sent from to any path, which Landlock does not mediate before
+    its ABI 9.
     """
     machine = machine or syscalls.machine()
     rules = _rules(branch_flags, unix_sockets, system_v)
@@ -149,6 +158,7 @@ def _rules(branch_flags: int | None, unix_sockets: bool, system_v: bool) -> dict
         rules.update(dict.fromkeys(_ALLOWED_WITH_BRANCHES.split(), _ALLOW))
         rules["unshare"] = _only(0, branch_flags)
         rules["clone"] = _without(0, _NAMESPACES)
+        rules["prctl"] = _only(0, _PR_SET_DUMPABLE, *_PRCTL)
     return rules
 
 
@@ -277,11 +287,5 @@ _CHECKED: dict[str, _Target] = {
     "mknod": _without(1, _S_IFCHR),
     "mknodat": _without(2, _S_IFCHR),
     "personality": _only(0, 0xFFFF_FFFF),  # the question which it is
-    "prctl": _only(
-        0,
-        *(1, 2, 3),  # SET_PDEATHSIG, GET_PDEATHSIG, GET_DUMPABLE
-        *(15, 16, 21, 23, 27),  # SET_NAME, GET_NAME, GET_SECCOMP, CAPBSET_READ, GET_SECUREBITS
-        *(29, 30, 36, 37, 38, 39),  # SET_ and GET_TIMERSLACK, CHILD_SUBREAPER, NO_NEW_PRIVS
-        *(40, 42, 52, 0x5356_4D41),  # GET_TID_ADDRESS, GET_THP_DISABLE, GET_SPECULATION_CTRL, SET_VMA (names of memory)
-    ),
+    "prctl": _only(0, *_PRCTL),
 }

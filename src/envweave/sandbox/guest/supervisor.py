@@ -15,7 +15,7 @@ import sys
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from envweave.sandbox.guest import files, landlock, linux, processes, walls
+from envweave.sandbox.guest import files, frames, landlock, linux, processes, walls
 from envweave.sandbox.guest.frames import Channel, Hangup, Message, close_all
 from envweave.sandbox.guest.plan import HOME, Bounds, Plan
 from envweave.sandbox.guest.worker import Worker
@@ -60,6 +60,8 @@ class Supervisor:
         for end in (bell, clapper):
             end.setblocking(False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
+        if sys.platform == "linux":
+            linux.hear_of_ends_only()
         signal.set_wakeup_fd(clapper.fileno(), warn_on_full_buffer=False)
         self._poll.register(bell, select.POLLIN)
         for member in self.members.values():
@@ -149,6 +151,8 @@ class Supervisor:
         pid = int(message["pid"])
         if len(self.members) > self.bounds.forks:
             raise files.Refused(f"it has {len(self.members) - 1} living forks already")
+        if processes.parent_of(pid) != os.getpid() or self._owner(pid) is not None:
+            raise files.Refused(f"{pid} is not its process")
         mounts, inode = self._mounts(str(pid))
         if mounts is None or inode in {member.inode for member in self.members.values()}:
             raise files.Refused("it has no mounts of its own")
@@ -159,7 +163,7 @@ class Supervisor:
             os.close(mounts)
             raise
         self._join(Member(channel, mounts, inode, {pid}))
-        channel.send({"op": "hello"})
+        frames.send_as(channel.sock, {"op": "hello"}, pid)
         return {}, b""
 
     def _copy_home(self) -> None:
@@ -174,6 +178,11 @@ class Supervisor:
                 os.close(target)
         finally:
             os.close(source)
+
+    def do_sweep(self, member: Member, message: Message, blob: bytes) -> tuple[Message, bytes]:
+        """Kill what belongs to nobody: the remains of a fork that has failed."""
+        processes.end(lambda: [pid for pid in self._own() if self._owner(pid) is None])
+        return {}, b""
 
     def do_interrupt(self, member: Member, message: Message, blob: bytes) -> tuple[Message, bytes]:
         """Like Ctrl-C: the worker and the programs it has started."""
@@ -190,14 +199,11 @@ class Supervisor:
         self._reap()
         return {}, b""
 
-    def do_settle(self, member: Member, message: Message, blob: bytes) -> tuple[Message, bytes]:
-        """Between two runs nothing moves: threads and processes that the code has left behind are stopped."""
-        found = [pid for pid in self._processes(member) if not processes.is_dead(pid)]
-        quiet = all(pid in member.pids for pid in found)
-        if quiet and all(processes.threads(pid) == 1 for pid in found):
-            return {"stopped": False}, b""
-        processes.send(found, signal.SIGSTOP)
-        return {"stopped": True}, b""
+    def do_halt(self, member: Member, message: Message, blob: bytes) -> tuple[Message, bytes]:
+        """Between two runs nothing moves: whatever the code has left behind is stopped, and its worker too."""
+        processes.halt(lambda: self._processes(member))
+        self._reap()
+        return {}, b""
 
     def do_wake(self, member: Member, message: Message, blob: bytes) -> tuple[Message, bytes]:
         processes.send(self._processes(member), signal.SIGCONT)
@@ -233,10 +239,19 @@ class Supervisor:
             linux.setns(mounts, linux.NEWNS)
 
     def _processes(self, member: Member) -> list[int]:
-        """Those of one member. One that hides in a namespace of its own belongs to whoever is asked for."""
-        others = {other.inode for other in self.members.values() if other is not member}
+        """Those of one member, and those of which nobody knows whose they are."""
         found = self._own()
-        return [pid for pid in found if processes.namespace_of(pid) not in others] if others else found
+        return found if len(self.members) == 1 else [pid for pid in found if self._owner(pid) in (member, None)]
+
+    def _owner(self, pid: int) -> Member | None:
+        """By its mounts where they can be seen (a fork hides its own), else by its parent. An orphan is anybody's."""
+        while pid > 1 and pid != os.getpid():
+            inode = processes.namespace_of(pid)
+            for member in self.members.values():
+                if pid in member.pids or (inode is not None and inode == member.inode):
+                    return member
+            pid = processes.parent_of(pid)
+        return None
 
     def _become_worker(self, member: Member, descriptors: list[int]) -> None:
         """In the new process: nothing of the supervisor is left but its memory, and that is no secret."""

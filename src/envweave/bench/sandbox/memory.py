@@ -1,0 +1,84 @@
+"""What sessions cost that only sit there, and how many can."""
+
+from __future__ import annotations
+
+import resource
+import time
+from collections import Counter
+from contextlib import ExitStack
+from pathlib import Path
+
+from envweave.bench.figure import Figure
+from envweave.bench.sandbox.timing import left_out
+from envweave.sandbox import Sandbox, Session
+from envweave.sandbox.guest.processes import descendants
+
+FEW, MANY = 20, 1000
+SECONDS = 60.0
+"""For as many sessions as can be started in it."""
+SPARED = 1 << 30
+"""Bytes of memory that are left to others."""
+
+_MIB = 1 << 20
+
+
+def idle(_: int) -> list[Figure]:
+    """Worker and supervisor together, after one run each."""
+    what = "private memory of an idle session, numpy preloaded"
+    with Sandbox(preload=["numpy"]) as sandbox, ExitStack() as stack:
+        stack.enter_context(sandbox.start()).run("x = 1")
+        others, available = set(descendants()), available_bytes()
+        for _ in range(FEW):
+            stack.enter_context(sandbox.start()).run("x = 1")
+        taken = (available - available_bytes()) / FEW / _MIB
+        total: Counter[str] = Counter()
+        try:
+            for pid in set(descendants()) - others:
+                total.update(_rollup(pid))
+        except PermissionError as error:
+            left_out(what, error)
+            return []
+    private, shared_out = ((total[key] / FEW / _MIB) for key in ("Private", "Pss"))
+    note = f"worker and supervisor; PSS {shared_out:.1f} MB, {taken:.1f} MB less available, mean of {FEW}"
+    measured = {"available_mib": taken, **{key: value / FEW for key, value in total.items()}}
+    return [Figure(what=what, value=private, unit="MB", at_most=8, note=note, measured=measured)]
+
+
+def crowd(_: int) -> list[Figure]:
+    """Sessions that are alive at the same time, each of which answers after the last has been started."""
+    _allow_descriptors()
+    with Sandbox(preload=["numpy"]) as sandbox, ExitStack() as stack:
+        stack.enter_context(sandbox.start()).run("x = 1")
+        available, began = available_bytes(), time.perf_counter()
+        sessions: list[Session] = []
+        while len(sessions) < MANY and time.perf_counter() - began < SECONDS and available_bytes() > SPARED:
+            sessions.append(stack.enter_context(sandbox.start()))
+            sessions[-1].run(f"x = {len(sessions)}")
+        started = time.perf_counter() - began
+        answered = [session.run("x").return_value for session in sessions]
+        run = time.perf_counter() - began - started
+        taken = (available - available_bytes()) / max(1, len(sessions)) / _MIB
+    alive = sum(answer == number for number, answer in enumerate(answered, 1))
+    note = f"started in {started:.1f} s, all answered within {run:.2f} s, {taken:.1f} MB less available for each"
+    measured = {"start_seconds": started, "run_seconds": run, "available_mib": taken}
+    return [Figure(what="sessions alive at once", value=alive, unit="", at_least=MANY, note=note, measured=measured)]
+
+
+def available_bytes() -> int:
+    line = next(line for line in Path("/proc/meminfo").read_text().splitlines() if line.startswith("MemAvailable:"))
+    return int(line.split()[1]) * 1024
+
+
+def _rollup(pid: int) -> dict[str, int]:
+    """Bytes that only this process holds, and its share of all."""
+    found: Counter[str] = Counter()
+    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]:
+        key, value = line.split()[:2]
+        found[key.rstrip(":")] += int(value) * 1024
+    return {"Private": found["Private_Clean"] + found["Private_Dirty"], "Pss": found["Pss"]}
+
+
+def _allow_descriptors() -> None:
+    """A session takes five of ours."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

@@ -1,0 +1,72 @@
+"""Two seats from one. The worker makes a copy of itself, and its supervisor gives the copy files of its own.
+
+What the two of them say is not believed: code of the agent may run in both (`os.register_at_fork`). Which process the
+copy is, the supervisor says; if it is not done in time, whatever has come of it is swept away.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+from envweave.errors import SandboxError, UnsupportedError
+from envweave.sandbox.ends import Ends
+from envweave.sandbox.guest.frames import BadFrame, Hangup, Message
+from envweave.sandbox.line import Line, pair
+from envweave.sandbox.seat import START, Seat
+from envweave.sandbox.supervision import Supervision
+from envweave.sandbox.waiting import Wait
+
+
+async def branch(wait: Wait, seat: Seat) -> Seat:
+    """A second seat with the same live state. Raises `UnsupportedError` with the reason why not."""
+    if seat.family.place.no_fork:
+        raise UnsupportedError("this session cannot be forked", seat.family.place.no_fork)
+    until = time.monotonic() + min(START, seat.limits.wall or START)
+    await seat.wake(wait)
+    ours, theirs = pair()
+    twin = Seat(seat.family, Supervision(Line(ours, limit=1 << 30)))
+    seat.family.members += 1
+    try:
+        with theirs, Ends() as ends:
+            await _split(wait, seat, ends.theirs, lambda: until - time.monotonic())
+            twin.sit(ends)
+            hello, _ = await twin.greet(wait, until - time.monotonic())
+            answer, _ = await seat.supervision.ask(wait, "adopt", b"", (theirs.fileno(),), pid=hello.get("pid"))
+        if "refused" in answer:
+            raise UnsupportedError("this session cannot be forked", f"its work folder: {answer['refused']}")
+        _, pid = await twin.supervision.line.first(wait, START)
+        twin.hold(pid)
+        await twin.the_desk().control.send(wait, {"op": "adopted"})
+        await _reply(wait, twin.the_desk().control, "ready", lambda: until - time.monotonic())
+        await twin.halt(wait)
+    except BaseException:
+        with suppress(Hangup):
+            await seat.supervision.tell(wait, "sweep")
+        await twin.close(wait)
+        raise
+    finally:
+        await seat.halt(wait)
+    return twin
+
+
+async def _split(wait: Wait, seat: Seat, descriptors: tuple[int, ...], left: Callable[[], float]) -> None:
+    control = seat.the_desk().control
+    await control.send(wait, {"op": "branch", "id": "branch"}, b"", descriptors)
+    answer = await _reply(wait, control, "result", left)
+    if "refused" in answer:
+        raise UnsupportedError("this session cannot be forked now", f"it has {answer['refused']}")
+
+
+async def _reply(wait: Wait, line: Line, op: str, left: Callable[[], float]) -> Message:
+    """The next message of a kind."""
+    while left() > 0:
+        await wait.readable([line.descriptor], left())
+        try:
+            for message, _ in line.pull():
+                if message.get("op") == op:
+                    return message
+        except (Hangup, BadFrame):
+            raise SandboxError("the session's process has ended") from None
+    raise SandboxError("the session's process has not answered in time")

@@ -1,0 +1,316 @@
+"""The same worker in a container, one for each session: the packages of an image, behind a wall that everybody knows.
+
+Covered, and shown by tests/integration/test_sandbox_docker.py:
+
+    network             none, not even the host's loopback
+    files               the image, read-only; nothing of the host's
+    rights              user 1000 without capabilities, and no way to gain any
+    system calls        our filter within Docker's
+    memory, processes   control groups of the container
+    disk                file systems in memory, of bounded size: the work folder, and small ones at /tmp and /dev/shm
+    other sessions      namespaces of their own
+    what is left        nothing, and after a host that was killed, nothing once another has begun
+
+Not covered: faults of the kernel, which is the host's, and of the daemon and runc, which are root; timing. User 1000 of
+the container is user 1000 of the host, unless the daemon maps its users. The daemon is on this very machine, as workers
+are handed descriptors. Sessions cannot be forked, as a container has no right to mount a second work folder.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import socket
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, TypeVar
+
+from envweave.errors import SandboxError, UnavailableError
+from envweave.sandbox import boot, door
+from envweave.sandbox.base import Boundary, Place
+from envweave.sandbox.cgroup import SLACK, Group
+from envweave.sandbox.forkserver import bounds_of
+from envweave.sandbox.guest.frames import Hangup, Message
+from envweave.sandbox.guest.plan import AGENT, HOME, Plan
+from envweave.sandbox.limits import MIB, Limits
+from envweave.sandbox.line import Line
+from envweave.sandbox.report import Layer, Report
+from envweave.sandbox.supervision import Supervision
+from envweave.sandbox.waiting import BLOCKING, LOOPING, Wait, drive
+
+try:
+    import docker
+    from docker.errors import DockerException, ImageNotFound, NotFound
+    from docker.types import LogConfig, Mount
+except ModuleNotFoundError:
+    raise UnavailableError("'docker' is not installed", "pip install 'envweave[docker]'") from None
+
+T = TypeVar("T")
+
+IMAGE = "python:3.11-slim"
+_PATIENCE = 60.0
+_SUPERVISOR_BYTES = 32 * MIB
+_SMALL = 16 * MIB
+_KIND = "envweave.kind=sandbox"
+_PYTHON = "the image needs a python3 of version 3.11 or later that user 1000 can run, and the modules of `preload`"
+_HERE = "sandboxes need a daemon on this machine that sees its temporary folder"
+_FAILURES = (DockerException, OSError)
+"""The SDK's own, and those of the connection to the daemon."""
+
+
+class DockerBoundary(Boundary):
+    """Containers of one image. `cpus` is how many processors each may keep busy."""
+
+    def __init__(self, *, image: str | None = None, preload: Iterable[str] = (), cpus: float | None = 1.0) -> None:
+        self.image, self.cpus = image or IMAGE, cpus
+        self._plan = Plan("container", AGENT, AGENT, (), tuple(preload), False, os.getpid())
+        self._containers: set[Container] = set()
+        self._hello: Message | None = None
+        """What the last supervisor said of its walls."""
+        self._client = _connect()
+        self._finalizer = weakref.finalize(self, _end, self._client, self._containers, os.getpid())
+        try:
+            self._info = self._client.info()
+            self._base = self._client.images.get(self.image)
+            _sweep(self._client)
+        except ImageNotFound:
+            self.close()
+            raise UnavailableError(f"Docker has no image {self.image!r}", f"docker pull {self.image}") from None
+        except _FAILURES as error:
+            self.close()
+            raise SandboxError(f"the Docker daemon fails: {_reason(error)}") from error
+
+    async def open(self, wait: Wait, limits: Limits) -> Place:
+        if not self.alive:
+            raise SandboxError("the sandbox is closed")
+        container = Container(self._client)
+        self._containers.add(container)
+        try:
+            with door.Door() as entrance:
+                options = self._options(limits, entrance.folder)
+                await _aside(wait, lambda: container.start(options))
+                sock = await entrance.let_in(wait, container.pid, _PATIENCE)
+            container.supervision = Supervision(Line(sock, limit=1 << 30))
+            await self._begin(wait, container.supervision.line, limits)
+        except Hangup:
+            said = await _aside(wait, container.last_words)
+            await self._drop(wait, container)
+            raise SandboxError(f"the container ended at once: {said or 'it said nothing'}", _PYTHON) from None
+        except _FAILURES as error:
+            await self._drop(wait, container)
+            hint = _HERE if "bind source" in str(error) else _PYTHON
+            raise SandboxError(f"no container: {_reason(error)}", hint) from error
+        except BaseException:
+            await self._drop(wait, container)
+            raise
+        no_fork = "a container has no right to mount a second work folder; the backend 'process' can"
+        return Place(container.supervision, self._watch(), no_fork, container.out_of_memory)
+
+    async def _begin(self, wait: Wait, line: Line, limits: Limits) -> None:
+        line.sock.settimeout(_PATIENCE)
+        try:
+            await _aside(wait, lambda: line.sock.sendall(boot.modules()))
+        except OSError:
+            raise Hangup from None
+        line.sock.setblocking(False)
+        await line.send(wait, {"op": "supervisor", "plan": asdict(self._plan), "bounds": bounds_of(limits)})
+        self._hello, _ = await line.first(wait, _PATIENCE)
+
+    def _options(self, limits: Limits, folder: str) -> dict[str, Any]:
+        memory = None if limits.memory_bytes is None else limits.memory_bytes + SLACK + _SUPERVISOR_BYTES
+        config = self._base.attrs["Config"]
+        unset = {line.partition("=")[0] for line in config.get("Env") or ()} - set(boot.ENVIRONMENT)
+        return {
+            "image": self._base.id,
+            "entrypoint": ["python3"],
+            "command": [*boot.ARGUMENTS, "/run/envweave/socket"],
+            "environment": [*(f"{name}={value}" for name, value in boot.ENVIRONMENT.items()), *unset],
+            "use_config_proxy": False,  # the host's settings, perhaps with a password
+            "working_dir": "/",
+            "hostname": "sandbox",
+            "user": f"{AGENT}:{AGENT}",
+            "labels": [_KIND, f"envweave.world={door.world()}", f"envweave.owner={os.getpid()}"],
+            "network_mode": "none",
+            "ipc_mode": "private",
+            "read_only": True,
+            "cap_drop": ["ALL"],
+            "security_opt": ["no-new-privileges"],
+            "mem_limit": memory,
+            "memswap_limit": memory,
+            "pids_limit": None if limits.processes is None else limits.processes + 1,  # the supervisor is one
+            "nano_cpus": int(self.cpus * 1e9) if self.cpus and self._info.get("CpuCfsQuota") else None,
+            "tmpfs": {
+                **dict.fromkeys(config.get("Volumes") or (), "ro,size=4k"),  # else writable, and without a bound
+                HOME: _bounds(limits.disk_bytes, limits.files),
+                "/tmp": _bounds(_SMALL, limits.files),  # noqa: S108
+            },
+            "shm_size": _SMALL,
+            "mounts": [Mount("/run/envweave", folder, type="bind", read_only=True)],
+            "healthcheck": {"test": ["NONE"]},
+            "log_config": LogConfig(type="json-file", config={"max-size": "64k", "max-file": "1"}),
+        }
+
+    def _watch(self) -> frozenset[str]:
+        """A daemon without a control group only warns, and lets the container have what it likes."""
+        kept = {"memory_bytes": self._info.get("MemoryLimit"), "processes": self._info.get("PidsLimit")}
+        return frozenset(name for name, on in kept.items() if not on)
+
+    async def end(self, wait: Wait, place: Place) -> None:
+        for container in [each for each in self._containers if each.supervision is place.supervision]:
+            await self._drop(wait, container)
+
+    async def _drop(self, wait: Wait, container: Container) -> None:
+        with suppress(*_FAILURES):  # without a daemon: hung up on, it has ended, and `close` tries again to remove it
+            await _aside(wait, container.remove)
+            self._containers.discard(container)
+
+    def report(self) -> Report:
+        if self._hello is None:  # what works is known by doing it
+            drive(self.end(BLOCKING, drive(self.open(BLOCKING, Limits()))))
+        return Report("container", f"as asked for, of the image {self.image!r}", tuple(self._layers()))
+
+    def _layers(self) -> Iterable[Layer]:
+        hello, info = self._hello or {}, self._info
+        options = dict(each.removeprefix("name=").partition(",")[::2] for each in info.get("SecurityOptions") or ())
+        mapped = bool({"userns", "rootless"} & set(options))
+        filters = ["an allowlist of system calls"] * bool(hello.get("seccomp"))
+        filters += [f"Docker's, {options['seccomp']}"] * ("seccomp" in options)
+        abi = hello.get("landlock")
+        yield Layer("process", True, "a container of its own, with an empty environment and no descriptor of ours")
+        yield Layer("user", True, f"as user {AGENT}, never as root")
+        yield Layer("user namespace", mapped, "the daemon's" if mapped else "the daemon does not map its users")
+        yield Layer("mount namespace", True, "the image, read-only, and nothing of the host")
+        yield Layer("pid namespace", True, "it sees and signals its own processes only, and all end with it")
+        yield Layer("network namespace", True, "no network, not even the host's loopback")
+        yield Layer("ipc namespace", True, "no shared memory or queues of others")
+        yield Layer("uts namespace", True, "a host name of its own")
+        yield Layer("no_new_privs", True, "set-uid programs gain nothing")
+        yield Layer("capabilities", True, "none left")
+        yield Layer("seccomp", bool(filters), "; ".join(filters) or "neither ours nor Docker's")
+        yield Layer("landlock", bool(abi), f"ABI {abi}" if abi else "not in this kernel, or kept from containers")
+        yield Layer("rlimits", True, "memory, files, open files, core")
+        for name, on in (("memory", "MemoryLimit"), ("pids", "PidsLimit"), ("cpu", self.cpus and "CpuCfsQuota")):
+            yield Layer(f"{name} cgroup", bool(info.get(on)), "for each session" if info.get(on) else "not kept here")
+        yield Layer("work folder", True, "in memory, of bounded size")
+
+    @property
+    def alive(self) -> bool:
+        return self._finalizer.alive
+
+    def close(self) -> None:
+        self._finalizer()
+
+
+class Container:
+    """One container, from before it is made until it is gone. What two threads ask of it happens in turn."""
+
+    def __init__(self, client: Any) -> None:
+        self.pid = 0
+        """Of its supervisor, as the host numbers it."""
+        self.supervision: Supervision | None = None
+        self._client = client
+        self._name = f"envweave-{os.getpid()}-{secrets.token_hex(6)}"
+        self._made: Any = None
+        self._gone = False
+        self._lock = threading.Lock()
+
+    def start(self, options: dict[str, Any]) -> None:
+        with self._lock:
+            if self._gone:
+                raise SandboxError("the sandbox was closed meanwhile")
+            self._made = self._client.containers.create(name=self._name, **options)
+            self._made.start()
+            self._made.reload()
+            self.pid = self._made.attrs["State"]["Pid"]
+            self._group = _memory_of(self.pid)
+
+    def last_words(self) -> str:
+        """The end of its log, once it has ended: of an exception, the last line says which."""
+        with self._lock, suppress(*_FAILURES):
+            self._made.wait(timeout=10)
+            return str(self._made.logs(tail=1).decode(errors="replace").strip())
+        return ""
+
+    def out_of_memory(self) -> bool:
+        """Has the kernel killed a process of it because memory ran out? If that was the supervisor, Docker knows."""
+        if self._group.killed():
+            return True
+        with suppress(*_FAILURES):
+            self._made.reload()
+            state = self._made.attrs["State"]
+            return bool(state["OOMKilled"] and not state["Running"])
+        return False
+
+    def remove(self) -> None:
+        """Kill it and all that is in it. Safe to call twice."""
+        if self.supervision is not None:
+            self.supervision.line.close()
+        with self._lock:
+            if not self._gone:
+                with suppress(NotFound):
+                    self._client.api.remove_container(self._name, v=True, force=True)
+                self._gone = True
+
+
+def _connect() -> Any:
+    url = os.environ.get("DOCKER_HOST") or "unix:///var/run/docker.sock"
+    if sys.platform != "linux" or not url.startswith("unix://"):
+        raise UnavailableError(f"no sandbox with the Docker daemon at {url} from {sys.platform}", _HERE)
+    try:
+        with socket.socket(socket.AF_UNIX) as sock:  # the SDK would leave one open where nobody listens
+            sock.connect(url.removeprefix("unix://"))
+        return docker.from_env(version="auto", timeout=_PATIENCE)
+    except _FAILURES as error:
+        hint = "start one, or name another with DOCKER_HOST"
+        raise UnavailableError(f"no Docker daemon at {url}: {_reason(error)}", hint) from error
+
+
+def _sweep(client: Any) -> None:
+    """What hosts have left that were killed."""
+    door.sweep()
+    labels = [_KIND, f"envweave.world={door.world()}"]
+    for each in client.containers.list(all=True, filters={"label": labels}, ignore_removed=True):
+        if door.is_dead(each.labels["envweave.owner"]):
+            with suppress(DockerException):  # somebody else is at it
+                each.remove(v=True, force=True)
+
+
+def _end(client: Any, containers: set[Container], owner: int) -> None:
+    """In a forked copy of the host there is nothing to end."""
+    if os.getpid() == owner:
+        for container in list(containers):
+            with suppress(*_FAILURES):
+                container.remove()
+        client.close()
+
+
+async def _aside(wait: Wait, call: Callable[[], T]) -> T:
+    """The SDK blocks: on a loop, it does so in a thread."""
+    return await asyncio.to_thread(call) if wait is LOOPING else call()
+
+
+def _memory_of(pid: int) -> Group:
+    """Where the kernel counts the memory of a process, if this side can see it."""
+    with suppress(OSError):
+        for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines():
+            _, controllers, path = line.split(":", 2)
+            folder = Path("/sys/fs/cgroup", controllers, path.lstrip("/"))
+            if controllers in ("", "memory") and folder.is_dir():
+                return Group({"memory": folder})
+    return Group({})
+
+
+def _bounds(size: int | None, files: int | None) -> str:
+    """Of a file system in memory."""
+    bounds = {"uid": AGENT, "gid": AGENT, "mode": "0700", "size": size, "nr_inodes": files}
+    return ",".join(["exec", *(f"{name}={value}" for name, value in bounds.items() if value is not None)])
+
+
+def _reason(error: Exception) -> str:
+    return str(getattr(error, "explanation", None) or error)

@@ -1,0 +1,36 @@
+"""The two ends of a worker's channel and outputs: ours to keep, theirs to be handed over."""
+
+from __future__ import annotations
+
+import os
+
+from envweave.sandbox.line import Line, pair, pipe
+
+_SLACK = 1 << 20
+"""What a frame may be larger than a value: calls of tools carry their arguments."""
+
+
+class Ends:
+    """A context: theirs are closed at its end, for they have been handed over, and ours too unless they were taken."""
+
+    def __enter__(self) -> Ends:
+        self._sock, self._their_sock = pair()
+        self._out, their_out = pipe()
+        self._err, their_err = pipe()
+        self.theirs = (self._their_sock.fileno(), their_out, their_err)
+        self._taken = False
+        return self
+
+    def take(self, return_bytes: int) -> tuple[Line, int, int]:
+        """Ours: the channel, and the reading ends of both outputs."""
+        self._taken = True
+        return Line(self._sock, limit=_SLACK + 16 * return_bytes), self._out, self._err
+
+    def __exit__(self, *_: object) -> None:
+        self._their_sock.close()
+        for descriptor in self.theirs[1:]:
+            os.close(descriptor)
+        if not self._taken:
+            self._sock.close()
+            os.close(self._out)
+            os.close(self._err)

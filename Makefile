@@ -27,7 +27,7 @@ format: .venv/.dev  ## let ruff write the style
 	$(BIN)/ruff check --fix src tests
 	$(BIN)/ruff format src tests
 
-bench: .venv/.dev  ## measure against gymnasium and OpenEnv; writes bench.json
+bench: .venv/.dev  ## measure against gymnasium, OpenEnv, smolagents and docker; writes bench.json
 	$(BIN)/python -m envweave.bench --out bench.json
 
 clean:  ## remove .venv and what tools leave behind

@@ -126,7 +126,7 @@ def _value(answer: Message, limits: Limits) -> tuple[Any, bool]:
 
 def _bounded(text: str, most: int) -> str:
     """What our workers have cut to size stays as it is; it is longer by what they say of the cut."""
-    return clean(text if len(text) <= most + _SAID else shorten(text, most))
+    return str(clean(text if len(text) <= most + _SAID else shorten(text, most)))
 
 
 def clean(value: Any) -> Any:

@@ -123,8 +123,10 @@ class Seat:
 
     async def halt(self, wait: Wait) -> None:
         """The worker at once, where we can; all others, if there may be some, by its supervisor."""
-        if self._reins is not None and self._reins.pull() and self.group is not None and self.group.alone():
+        held = self._reins is not None and self._reins.pull() and self.group is not None and self.group.alone()
+        if held and not self.supervision.interrupts:  # an interrupt under way would hit the next run
             return
+        self.supervision.interrupts = False
         with suppress(Hangup):
             self._halted = await self.supervision.tell(wait, "halt")
 

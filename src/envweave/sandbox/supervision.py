@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from typing import Any
 
@@ -21,7 +22,9 @@ class Supervision:
         self.descriptor = line.descriptor
         self.death: int | None = None
         """How the worker ended, if it did."""
-        self._count = 0
+        self.interrupts = False
+        """It has been told to interrupt the worker, and not yet to do anything that is sure to come after that."""
+        self._numbers = itertools.count(1)
         self._answers: dict[int, Frame] = {}
         self._measures: set[int] = set()
         self._measured: Message | None = None
@@ -36,10 +39,10 @@ class Supervision:
         self, wait: Wait, op: str, blob: bytes = b"", descriptors: tuple[int, ...] = (), **fields: Any
     ) -> int:
         """Ask, and leave the answer for later. Questions are answered in their order."""
-        self._count += 1
-        number = self._count
+        number = next(self._numbers)
         if op == "measure":
             self._measures.add(number)
+        self.interrupts = self.interrupts or op == "interrupt"
         await self.line.send(wait, {"op": op, "number": number, **fields}, blob, descriptors)
         return number
 

@@ -11,7 +11,7 @@ import os
 import stat
 from collections.abc import Iterator
 
-from envweave.sandbox.guest import landlock, linux
+from envweave.sandbox.guest import landlock, linux, processes
 from envweave.sandbox.guest.frames import BadFrame, close_all
 from envweave.sandbox.guest.mail import Mail
 
@@ -24,8 +24,8 @@ def obstacle(own: set[int]) -> str | None:
     threads = len(os.listdir("/proc/self/task"))
     if threads > 1:
         return f"{threads - 1} running threads besides the main one"
-    if _children():
-        return f"{len(_children())} child processes"
+    if children := processes.children(os.getpid()):
+        return f"{len(children)} child processes"
     for number, target in _descriptors():
         if number in own or target in _HARMLESS or _is_output(number):
             continue
@@ -125,11 +125,6 @@ def _is_output(number: int) -> int:
         except OSError:
             continue
     return 0
-
-
-def _children() -> set[int]:
-    with open(f"/proc/self/task/{os.getpid()}/children") as text:
-        return {int(pid) for pid in text.read().split()}
 
 
 def _shared_memory() -> str | None:

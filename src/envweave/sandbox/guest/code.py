@@ -120,6 +120,8 @@ def exit_code_of(error: BaseException | None) -> int:
     """As a shell would have it."""
     if error is None:
         return 0
+    if isinstance(error, KeyboardInterrupt):
+        return 130
     if not isinstance(error, SystemExit):
         return 1
     code = error.code

@@ -147,7 +147,7 @@ class ForkServer:
     def _strays(self) -> list[int]:
         """Descendants that belong to no living session: they have become our own children."""
         known = {birth.pid for birth in self.births.values()}
-        found = [pid for pid in processes.children() if pid not in known]
+        found = [pid for pid in processes.children(os.getpid()) if pid not in known]
         for pid in found:
             os.waitpid(pid, os.WNOHANG)
         return found

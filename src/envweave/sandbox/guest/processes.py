@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import time
 from collections.abc import Callable, Iterable
 
@@ -21,13 +20,9 @@ def everyone_else() -> list[int]:
 
 def descendants() -> list[int]:
     """Without a namespace: children, their children and so on. Orphans are ours, for we are their reaper."""
-    children: dict[int, list[int]] = {}
-    for name in os.listdir("/proc"):
-        if name.isdigit() and (found := _stat(int(name))):
-            children.setdefault(int(found[1]), []).append(int(name))
     family, todo = [], [os.getpid()]
     while todo:
-        born = children.get(todo.pop(), [])
+        born = children(todo.pop())
         family += born
         todo += born
     return family
@@ -127,9 +122,13 @@ def _sum(path: str, keys: tuple[str, ...]) -> int:
         return 0
 
 
-def children() -> list[int]:
-    """Our own children, dead or alive."""
-    if sys.platform != "linux":
-        return []
-    with open(f"/proc/self/task/{os.getpid()}/children") as text:
-        return [int(pid) for pid in text.read().split()]
+def children(pid: int) -> list[int]:
+    """Of all its threads, dead or alive."""
+    found = []
+    try:
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{thread}/children") as text:
+                found += [int(child) for child in text.read().split()]
+    except OSError:  # it has ended meanwhile, or this is not Linux
+        pass
+    return found

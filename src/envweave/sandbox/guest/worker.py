@@ -11,7 +11,7 @@ from typing import Any
 
 from envweave.sandbox.guest import branch
 from envweave.sandbox.guest.code import Namespace, account_for, exit_code_of
-from envweave.sandbox.guest.frames import Channel, Frame, Hangup, Message
+from envweave.sandbox.guest.frames import Channel, Frame, Hangup, Message, close_all
 from envweave.sandbox.guest.interrupts import Interrupts
 from envweave.sandbox.guest.mail import Mail, stub
 from envweave.sandbox.guest.values import portray
@@ -111,26 +111,30 @@ class Worker:
     def _branch(self, message: Message) -> None:
         """Become two. The other one answers on the channel that came with the order."""
         descriptors = self.channel.take(3)
+        reason = self.namespace.settle() or branch.obstacle({0, 1, 2, self.channel.sock.fileno(), *descriptors})
+        if reason is None:
+            try:
+                if not self._split():
+                    branch.settle_in(self.mail, descriptors, self.unshare_flags)
+                    return
+            except OSError as error:
+                reason = f"no room for another process ({error.strerror})"
+        close_all(descriptors)
+        self.channel.send({"op": "result", "id": message["id"], **({"refused": reason} if reason else {})})
+
+    def _split(self) -> int:
+        """Fork, and have the same dice on both sides: `random` would throw them anew in a child."""
+        flush()
+        chance = random.getstate()
+        self._branching = True
         try:
-            reason = self.namespace.settle() or branch.obstacle({0, 1, 2, self.channel.sock.fileno(), *descriptors})
-            if reason is not None:
-                self.channel.send({"op": "result", "id": message["id"], "refused": reason})
-                return
-            flush()
-            chance = random.getstate()  # `random` seeds itself anew in a child
-            self._branching = True
             pid = branch.split()
-            self._branching = False
-            if pid:
-                self.channel.send({"op": "result", "id": message["id"]})
-                return
         finally:
-            for descriptor in descriptors:
-                if os.getpid() == self._pid:
-                    os.close(descriptor)
-        random.setstate(chance)
-        self._pid = os.getpid()
-        branch.settle_in(self.mail, descriptors, self.unshare_flags)
+            self._branching = False
+        if not pid:
+            random.setstate(chance)
+            self._pid = os.getpid()
+        return pid
 
 
 def open_streams() -> None:

@@ -1,4 +1,4 @@
-"""One contract for every way to hold code: what differs between them is said by `FORKS` and `HOLDS`, and nothing else."""
+"""One contract for every way to hold code. Where they differ, `FORKS` and `HOLDS` say how."""
 
 import asyncio
 import os
@@ -147,10 +147,10 @@ def tree(forking: Sandbox) -> Iterator[Session]:
 
 def in_thread(work: Callable[[], Any]) -> Future[Any]:
     """The work under way in a thread of its own."""
-    with ThreadPoolExecutor(1) as pool:
-        future = pool.submit(work)
-        pool.shutdown(wait=False)
-        return future
+    pool = ThreadPoolExecutor(1)
+    future = pool.submit(work)
+    pool.shutdown(wait=False)
+    return future
 
 
 # What a run gives back.
@@ -247,7 +247,7 @@ def test_a_repr_that_raises_is_told_and_harms_nothing(session: Session) -> None:
     result = session.run("class Bad:\n    def __repr__(self): raise RuntimeError('no')\nBad()")
     assert result.success
     assert "Bad" in result.return_value
-    assert "RuntimeError" in result.return_value
+    assert session.run("1").return_value == 1
 
 
 def test_a_subclass_of_a_data_type_is_not_taken_for_data(session: Session) -> None:
@@ -1204,9 +1204,9 @@ for _ in range(8):
     if not os.fork():
         x = bytearray(b'x') * (50 << 20)
         time.sleep(60)
-time.sleep(60)
+os.wait()
 """
-    assert hit(holding, code, memory_bytes=160 * MIB, wall=30) == ("memory_bytes", 160 * MIB)
+    assert hit(holding, code, memory_bytes=160 * MIB) == ("memory_bytes", 160 * MIB)
 
 
 def test_threads_are_limited(holding: Make) -> None:
@@ -1320,26 +1320,26 @@ def test_a_line_of_forks_may_close_behind_itself(tree: Session) -> None:
 
 def test_forks_run_at_the_same_time(tree: Session) -> None:
     together = threading.Barrier(3)
-    with Sandbox(isolation="namespace", tools={"meet": lambda: together.wait(60) >= 0}) as sandbox:
-        with sandbox.start() as one, one.fork() as two, two.fork() as three:
-            running = [in_thread(lambda each=each: each.run("meet()")) for each in (one, two, three)]
-            assert [each.result(60).return_value for each in running] == [True] * 3
+    sandbox = Sandbox(isolation="namespace", tools={"meet": lambda: together.wait(60) >= 0})
+    with sandbox, sandbox.start() as one, one.fork() as two, two.fork() as three:
+        running = [in_thread(lambda each=each: each.run("meet()")) for each in (one, two, three)]
+        assert [each.result(60).return_value for each in running] == [True] * 3
 
 
 def test_a_fork_has_the_tools(forking: Sandbox) -> None:
-    with Sandbox(isolation="namespace", tools={"double": lambda n: 2 * n}) as sandbox:
-        with sandbox.start() as session, session.fork() as fork:
-            assert fork.run("double(21)").return_value == 42
-            assert session.run("double(4)").return_value == 8
+    sandbox = Sandbox(isolation="namespace", tools={"double": lambda n: 2 * n})
+    with sandbox, sandbox.start() as session, session.fork() as fork:
+        assert fork.run("double(21)").return_value == 42
+        assert session.run("double(4)").return_value == 8
 
 
 def test_a_fork_has_limits_of_its_own(forking: Sandbox) -> None:
-    with Sandbox(isolation="namespace", limits=Limits(wall=0.3, grace=10)) as sandbox:
-        with sandbox.start() as session, session.fork() as fork:
-            result = fork.run(ENDLESS)
-            assert result.limit is not None
-            assert result.limit.name == "wall"
-            assert session.run("1").return_value == 1
+    sandbox = Sandbox(isolation="namespace", limits=Limits(wall=0.3, grace=10))
+    with sandbox, sandbox.start() as session, session.fork() as fork:
+        result = fork.run(ENDLESS)
+        assert result.limit is not None
+        assert result.limit.name == "wall"
+        assert session.run("1").return_value == 1
 
 
 def test_the_death_of_a_fork_does_not_touch_the_original(tree: Session) -> None:
@@ -1474,11 +1474,11 @@ def test_a_fork_has_top_level_await_after_the_original_had_it(tree: Session) -> 
         ("import os\nends = os.pipe()", "pipe"),
         ("import subprocess\nchild = subprocess.Popen(['sleep', '300'])", "child"),
         ("import mmap\nm = mmap.mmap(-1, 4096)", "memory shared"),
-        ("from multiprocessing import shared_memory as s\nm = s.SharedMemory(create=True, size=4096)", "memory shared"),
+        ("import mmap\nf = open('m', 'w+b')\nf.truncate(4096)\nm = mmap.mmap(f.fileno(), 4096)", "memory shared"),
         ("import asyncio\nt = asyncio.create_task(asyncio.sleep(300))\nawait asyncio.sleep(0)", "asyncio tasks"),
         ("import select\ne = select.epoll()", "eventpoll"),
     ],
-    ids=["threads", "sockets", "pipes", "children", "mmap", "shared memory", "tasks", "epoll"],
+    ids=["threads", "sockets", "pipes", "children", "shared memory", "shared file", "tasks", "epoll"],
 )
 def test_what_cannot_be_in_two_places_is_refused_with_its_name(tree: Session, code: str, reason: str) -> None:
     assert tree.run(f"x = 1\n{code}").success
@@ -1573,10 +1573,10 @@ def test_a_session_that_has_ended_can_be_restored(forking: Sandbox) -> None:
 
 
 def test_tools_work_after_a_restore(forking: Sandbox) -> None:
-    with Sandbox(isolation="namespace", tools={"double": lambda n: 2 * n}) as sandbox, sandbox.start() as session:
-        with session.snapshot() as snapshot:
-            session.restore(snapshot)
-            assert session.run("double(21)").return_value == 42
+    sandbox = Sandbox(isolation="namespace", tools={"double": lambda n: 2 * n})
+    with sandbox, sandbox.start() as session, session.snapshot() as snapshot:
+        session.restore(snapshot)
+        assert session.run("double(21)").return_value == 42
 
 
 def test_a_closed_snapshot_cannot_be_restored(tree: Session) -> None:
@@ -1680,8 +1680,12 @@ def test_a_session_can_be_closed_while_it_runs(make: Make) -> None:
         running = in_thread(lambda: session.run(f"begun()\n{ENDLESS}"))
         assert begun.wait(30)
         session.close()
-        with pytest.raises((ClosedError, SessionEndedError)):
-            running.result(30)
+        try:
+            assert running.result(30).state == "ended"
+        except (ClosedError, SessionEndedError):
+            pass
+        with pytest.raises(ClosedError):
+            session.run("1")
 
 
 # The face for event loops.
@@ -1934,18 +1938,15 @@ def test_auto_takes_the_strongest(forking: Sandbox) -> None:
 
 @pytest.mark.parametrize("isolation", ["landlock", "process", "unsafe"])
 def test_less_than_the_least_isolation_is_refused(isolation: Any) -> None:
-    with Sandbox(isolation=isolation, min_isolation="namespace") as sandbox:
-        with pytest.raises(IsolationError) as caught:
-            sandbox.start()
+    with Sandbox(isolation=isolation, min_isolation="namespace") as sandbox, pytest.raises(IsolationError) as caught:
+        sandbox.start()
     assert "'namespace'" in caught.value.message
     assert caught.value.hint
 
 
-@pytest.mark.parametrize("backend", ["local"])
-def test_a_backend_without_walls_does_not_pass_for_isolation(backend: Any) -> None:
-    with pytest.raises((IsolationError, UsageError)):
-        with Sandbox(backend, min_isolation="namespace") as sandbox:
-            sandbox.start()
+def test_a_backend_without_walls_does_not_pass_for_isolation() -> None:
+    with pytest.raises((IsolationError, UsageError)), Sandbox("local", min_isolation="namespace") as sandbox:
+        sandbox.start()
 
 
 def test_the_least_isolation_lets_more_pass(forking: Sandbox) -> None:

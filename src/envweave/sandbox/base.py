@@ -71,6 +71,8 @@ class Place:
     """Where a session lives: the line to its supervisor, and what is to be done when it has ended."""
 
     supervision: Supervision
+    supervisor: int | None
+    """The supervisor's process as this side numbers it, where that is known."""
     watch: frozenset[str]
     """Limits that no wall of the kernel keeps here, so that the host has to look."""
     no_fork: str = ""

@@ -28,21 +28,11 @@ class Group:
     folders: dict[str, Path]
     """By controller; the same for all of them in version 2."""
     _kills: int = 0
-    _counter: int | None = None
 
     def add(self, pid: int) -> None:
         for folder in set(self.folders.values()):
             with suppress(ProcessLookupError):
                 (folder / "cgroup.procs").write_text(str(pid))
-
-    def alone(self) -> bool:
-        """Is there but one process, with one thread? False where nobody counts them."""
-        folder = self.folders.get("pids")
-        if folder is None:
-            return False
-        if self._counter is None:
-            self._counter = os.open(folder / "pids.current", os.O_RDONLY | os.O_CLOEXEC)
-        return os.pread(self._counter, 20, 0).strip() == b"1"
 
     def killed(self) -> bool:
         """Has the kernel killed a process here because memory ran out, since we last asked?"""
@@ -63,9 +53,6 @@ class Group:
 
     async def remove(self, wait: Wait) -> None:
         """Needs to be empty; processes that have been killed take a moment to be gone."""
-        if self._counter is not None:
-            os.close(self._counter)
-            self._counter = None
         for folder in set(self.folders.values()):
             for _ in range(_TRIES):
                 try:
@@ -119,7 +106,7 @@ def probe() -> Groups:
     """Make a group for each controller, limit it and remove it again: what works is used."""
     found: dict[str, Path] = {}
     reasons = []
-    version = 2 if (_ROOT / "cgroup.controllers").exists() else 1
+    version = _version()
     for controller in ("memory", "pids"):
         parent = _own_group(controller, version)
         if parent is None:
@@ -137,18 +124,35 @@ def probe() -> Groups:
     return Groups(found, version, ", ".join(reasons))
 
 
+def memory_of(pid: int) -> Group:
+    """The group in which somebody else has the memory of a process counted; empty if it cannot be seen."""
+    version = _version()
+    folder = _group_of(str(pid), "memory", version)
+    return Group({"memory": folder} if folder is not None and folder != _tree("memory", version) else {})
+
+
 def _own_group(controller: str, version: int) -> Path | None:
     """The group this process is in, or the root of the tree where that is all we see of it."""
-    root = _ROOT if version == 2 else _ROOT / controller
-    if not root.is_dir():
-        return None
+    root = _tree(controller, version)
+    return (_group_of("self", controller, version) or root) if root.is_dir() else None
+
+
+def _group_of(whose: str, controller: str, version: int) -> Path | None:
     with suppress(OSError):
-        for line in Path("/proc/self/cgroup").read_text().splitlines():
+        for line in Path(f"/proc/{whose}/cgroup").read_text().splitlines():
             _, controllers, path = line.split(":", 2)
             if controller in controllers.split(",") or (version == 2 and not controllers):
-                here = root / path.lstrip("/")
-                return here if here.is_dir() else root
-    return root
+                here = _tree(controller, version) / path.lstrip("/")
+                return here if here.is_dir() else None
+    return None
+
+
+def _tree(controller: str, version: int) -> Path:
+    return _ROOT if version == 2 else _ROOT / controller
+
+
+def _version() -> int:
+    return 2 if (_ROOT / "cgroup.controllers").exists() else 1
 
 
 def _sweep(parents: dict[str, Path]) -> None:

@@ -110,7 +110,7 @@ class DockerBoundary(Boundary):
             await self._drop(wait, container)
             raise
         no_fork = "a container has no right to mount a second work folder; the backend 'process' can"
-        return Place(container.supervision, self._watch(), no_fork, container.out_of_memory)
+        return Place(container.supervision, container.pid, self._watch(), no_fork, container.out_of_memory)
 
     async def _begin(self, wait: Wait, line: Line, limits: Limits) -> None:
         line.sock.settimeout(_PATIENCE)

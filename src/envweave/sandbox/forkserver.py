@@ -65,8 +65,8 @@ class ForkServer:
             raise SandboxError(str(hello["reason"]))
         return hello
 
-    async def open(self, wait: Wait, limits: Limits) -> Supervision:
-        """A new supervisor, and the first thing it says."""
+    async def open(self, wait: Wait, limits: Limits) -> tuple[Supervision, int | None]:
+        """A new supervisor, and its process."""
         ours, theirs = pair()
         life, life_theirs = os.pipe()
         number = next(self._numbers)
@@ -82,7 +82,7 @@ class ForkServer:
         finally:
             os.close(life_theirs)
         try:
-            hello, _ = await supervision.line.first(wait, _START)
+            hello, pid = await supervision.line.first(wait, _START)
             if hello["op"] != "hello":
                 raise SandboxError(f"no session: {hello.get('reason')}")
         except Hangup:
@@ -91,7 +91,7 @@ class ForkServer:
         except BaseException:
             await self.end(wait, supervision)
             raise
-        return supervision
+        return supervision, pid
 
     async def end(self, wait: Wait, supervision: Supervision) -> None:
         """Returns when no process of the session is left."""

@@ -67,4 +67,4 @@ class LimitHit:
     """What it was set to."""
 
     def __str__(self) -> str:
-        return f"{self.name}={self.value:g}"
+        return f"{self.name}={self.value}"

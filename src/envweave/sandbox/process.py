@@ -83,20 +83,21 @@ class ProcessBoundary(Boundary):
                 raise SandboxError("the kernel has no Landlock")
             if tier in ("namespace", "landlock") and not server.hello["seccomp"]:
                 raise SandboxError("system calls cannot be filtered on this machine")
-            drive(server.end(BLOCKING, drive(server.open(BLOCKING, Limits()))))
+            supervision, _ = drive(server.open(BLOCKING, Limits()))
+            drive(server.end(BLOCKING, supervision))
         except BaseException:
             server.close()
             raise
         return server
 
     async def open(self, wait: Wait, limits: Limits) -> Place:
-        supervision = await self.server.open(wait, limits)
+        supervision, pid = await self.server.open(wait, limits)
         no_fork = ""
         if self.tier != "namespace":
             no_fork = f"a work folder of its own takes mount namespaces, and this is isolation {self.tier!r}"
         elif not self.forks:
             no_fork = "the sandbox was made with forks=False"
-        return Place(supervision, self._watch(), no_fork)
+        return Place(supervision, pid, self._watch(), no_fork)
 
     def _watch(self) -> frozenset[str]:
         if self.tier == "unsafe":

@@ -1,30 +1,43 @@
-"""A hold on a process, by which it is stopped and let go again."""
+"""A hold on a session's worker, by which it is stopped and let go, and a look at what it has left behind.
+
+Both through descriptors, which cannot slip to another process of the same number.
+"""
 
 from __future__ import annotations
 
 import os
 import signal
+from contextlib import suppress
 
 
 class Reins:
-    """A hold on a worker's process that cannot slip to another one of the same number."""
+    """On a worker that has run nothing yet, or nothing since its supervisor spoke for it."""
 
-    def __init__(self, process: int) -> None:
-        self._process = process
-
-    @classmethod
-    def take(cls, pid: int) -> Reins | None:
-        """None where processes cannot be held, or this one is not ours to signal."""
+    def __init__(self, pid: int, supervisor: int | None) -> None:
+        """Raises `OSError` where a process cannot be held, or shows no children."""
+        self._descriptors: list[int] = []
         try:
-            return cls(os.pidfd_open(pid))
-        except (AttributeError, OSError):
-            return None
+            self._process = self._keep(os.pidfd_open(pid))
+            self._threads = self._keep(os.open(f"/proc/{pid}/task", os.O_PATH | os.O_CLOEXEC))
+            whose = [pid] if supervisor is None else [pid, supervisor]
+            self._children = [
+                self._keep(os.open(f"/proc/{each}/task/{each}/children", os.O_RDONLY | os.O_CLOEXEC)) for each in whose
+            ]
+            self._one_thread = os.fstat(self._threads).st_nlink
+        except BaseException:
+            self.drop()
+            raise
+
+    def _keep(self, descriptor: int) -> int:
+        self._descriptors.append(descriptor)
+        return descriptor
 
     def pull(self) -> bool:
         """Stop it, threads and all. False if that is not for us to do."""
         return self._send(signal.SIGSTOP)
 
     def loosen(self) -> bool:
+        """Let it go on."""
         return self._send(signal.SIGCONT)
 
     def _send(self, number: signal.Signals) -> bool:
@@ -36,5 +49,25 @@ class Reins:
             return False
         return True
 
+    def alone(self, workers: int) -> bool:
+        """Is it, now that it is stopped, without threads and children, and its supervisor without any but workers?"""
+        if len(self._children) < 2:
+            return False
+        with suppress(OSError):
+            own, family = (os.pread(descriptor, 4096, 0).split() for descriptor in self._children)
+            return not own and len(family) == workers and os.fstat(self._threads).st_nlink == self._one_thread
+        return False
+
     def drop(self) -> None:
-        os.close(self._process)
+        """Let go of it for good."""
+        for descriptor in self._descriptors:
+            os.close(descriptor)
+        self._descriptors.clear()
+
+
+def take_reins(pid: int, supervisor: int | None) -> Reins | None:
+    """None where it is not for us to hold, so that its supervisor has to."""
+    try:
+        return Reins(pid, supervisor)
+    except (AttributeError, OSError):  # not Linux, or not our process
+        return None

@@ -16,7 +16,7 @@ from envweave.sandbox.ends import Ends
 from envweave.sandbox.exchange import Desk, Exchange, Outcome
 from envweave.sandbox.guest.frames import BadFrame, Hangup, Message
 from envweave.sandbox.limits import Limits
-from envweave.sandbox.reins import Reins
+from envweave.sandbox.reins import Reins, take_reins
 from envweave.sandbox.supervision import Supervision
 from envweave.sandbox.waiting import LOOPING, Wait
 
@@ -86,7 +86,7 @@ class Seat:
     def hold(self, pid: int | None) -> None:
         """Take the worker by its reins, and put it where its memory and processes are counted."""
         if pid is not None:
-            self._reins = Reins.take(pid)
+            self._reins = take_reins(pid, self.family.place.supervisor)
         groups = self.family.boundary.groups
         if groups is not None and pid is not None:
             if self.group is None:
@@ -123,7 +123,7 @@ class Seat:
 
     async def halt(self, wait: Wait) -> None:
         """The worker at once, where we can; all others, if there may be some, by its supervisor."""
-        held = self._reins is not None and self._reins.pull() and self.group is not None and self.group.alone()
+        held = self._reins is not None and self._reins.pull() and self._reins.alone(self.family.members)
         if held and not self.supervision.interrupts:  # an interrupt under way would hit the next run
             return
         self.supervision.interrupts = False

@@ -77,10 +77,15 @@ def cpu_seconds(pids: Iterable[int]) -> float:
 
 
 def memory_bytes(pids: Iterable[int], enough: int) -> int:
-    """What they hold in memory. Pages they share are shared out, but only where the cheaper sum is more than enough."""
-    pids = list(pids)
-    rough = sum(_rss(pid) for pid in pids)
-    return rough if rough <= enough else sum(_pss(pid) for pid in pids)
+    """What they hold in memory. Pages they share are shared out, but only where the cheaper sum is more than enough.
+
+    A fork is closed to our looks: what it shares with its own children counts twice.
+    """
+    rough = {pid: _sum(f"/proc/{pid}/status", ("RssAnon:", "RssShmem:")) or 0 for pid in pids}
+    if sum(rough.values()) <= enough:
+        return sum(rough.values())
+    exact = {pid: _sum(f"/proc/{pid}/smaps_rollup", ("Pss_Anon:", "Pss_Shmem:")) for pid in rough}
+    return sum(rough[pid] if size is None else size for pid, size in exact.items())
 
 
 def parent_of(pid: int) -> int:
@@ -106,20 +111,12 @@ def _stat(pid: int) -> list[str] | None:
         return None
 
 
-def _rss(pid: int) -> int:
-    return _sum(f"/proc/{pid}/status", ("RssAnon:", "RssShmem:"))
-
-
-def _pss(pid: int) -> int:
-    return _sum(f"/proc/{pid}/smaps_rollup", ("Pss_Anon:", "Pss_Shmem:"))
-
-
-def _sum(path: str, keys: tuple[str, ...]) -> int:
+def _sum(path: str, keys: tuple[str, ...]) -> int | None:
     try:
         with open(path) as lines:
             return sum(int(line.split()[1]) for line in lines if line.startswith(keys)) * 1024
     except OSError:
-        return 0
+        return None
 
 
 def children(pid: int) -> list[int]:

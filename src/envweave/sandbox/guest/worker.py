@@ -114,13 +114,22 @@ class Worker:
         reason = self.namespace.settle() or branch.obstacle({0, 1, 2, self.channel.sock.fileno(), *descriptors})
         if reason is None:
             try:
-                if not self._split():
-                    branch.settle_in(self.mail, descriptors, self.unshare_flags)
-                    return
+                copied = not self._split()
             except OSError as error:
                 reason = f"no room for another process ({error.strerror})"
+            else:
+                if copied:
+                    self._settle_in(descriptors)
+                    return
         close_all(descriptors)
         self.channel.send({"op": "result", "id": message["id"], **({"refused": reason} if reason else {})})
+
+    def _settle_in(self, descriptors: list[int]) -> None:
+        """In the copy. If it fails it must not speak, for it might be heard as the original."""
+        try:
+            branch.settle_in(self.mail, descriptors, self.unshare_flags)
+        except BaseException:
+            os._exit(71)
 
     def _split(self) -> int:
         """Fork, and have the same dice on both sides: `random` would throw them anew in a child."""

@@ -38,6 +38,7 @@ async def branch(wait: Wait, seat: Seat) -> Seat:
             raise UnsupportedError("this session cannot be forked", f"its work folder: {answer['refused']}")
         _, pid = await twin.supervision.line.first(wait, START)
         twin.hold(pid)
+        twin.move(pid)
         await twin.the_desk().control.send(wait, {"op": "adopted"})
         await _reply(wait, twin.the_desk().control, "ready", lambda: until - time.monotonic())
         await twin.halt(wait)

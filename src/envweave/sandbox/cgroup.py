@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import threading
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,10 +30,27 @@ class Group:
     """By controller; the same for all of them in version 2."""
     _kills: int = 0
 
+    version: int = 1
+    _joining: threading.Thread | None = None
+
+    def doors(self) -> list[int]:
+        """Descriptors, one for each group, into which a process with one thread writes "0" to join.
+
+        Who moves itself does not wait for others; who is moved does, for ten milliseconds and more after a pause. In
+        version 2 there is no such difference, and no doors.
+        """
+        return [os.open(folder / "tasks", os.O_WRONLY) for folder in self.folders.values()] if self.version == 1 else []
+
     def add(self, pid: int) -> None:
+        """Move a process here."""
         for folder in set(self.folders.values()):
             with suppress(ProcessLookupError):
                 (folder / "cgroup.procs").write_text(str(pid))
+
+    def add_aside(self, pid: int) -> None:
+        """The same without waiting for it. Until then the process is where it was, and bounded there."""
+        self._joining = threading.Thread(target=self.add, args=(pid,), name="cgroup", daemon=True)
+        self._joining.start()
 
     def killed(self) -> bool:
         """Has the kernel killed a process here because memory ran out, since we last asked?"""
@@ -53,6 +71,8 @@ class Group:
 
     async def remove(self, wait: Wait) -> None:
         """Needs to be empty; processes that have been killed take a moment to be gone."""
+        while self._joining is not None and self._joining.is_alive():
+            await wait.sleep(0.002)
         for folder in set(self.folders.values()):
             for _ in range(_TRIES):
                 try:
@@ -79,7 +99,7 @@ class Groups:
         folders = {
             key: self.parents[key] / name for key, value in wanted.items() if value is not None and key in self.parents
         }
-        group = Group(folders)
+        group = Group(folders, version=self.version)
         try:
             for key, folder in folders.items():
                 folder.mkdir(exist_ok=True)

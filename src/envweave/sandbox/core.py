@@ -7,6 +7,7 @@ import os
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from math import inf
 from typing import Any
 
 from envweave.core.jsonable import to_json
@@ -17,11 +18,13 @@ from envweave.sandbox.calls import Calls, Tools
 from envweave.sandbox.exchange import Outcome
 from envweave.sandbox.guest.frames import Hangup, Message
 from envweave.sandbox.limits import LimitHit
-from envweave.sandbox.outcome import read_value, to_result
+from envweave.sandbox.outcome import clean, read_value, to_result
 from envweave.sandbox.seat import Seat
 from envweave.sandbox.waiting import Wait
 
 _MOST_FILES = 10_000
+_LONG = 0.002
+"""Seconds in which nobody can run out of memory."""
 UNSET: Any = object()
 """No timeout of its own: the limit holds. None is no limit."""
 
@@ -69,7 +72,7 @@ class Core:
         if not isinstance(code, str):
             raise UsageError(f"code is text, not {type(code).__name__}")
         wall = self.limits.wall if timeout is UNSET else timeout
-        if wall is not None and (isinstance(wall, bool) or not isinstance(wall, int | float) or not wall > 0):
+        if wall is not None and (isinstance(wall, bool) or not isinstance(wall, int | float) or not 0 < wall < inf):
             raise UsageError(f"a timeout of {timeout!r}", "it is more than 0 seconds, or None for no limit")
         async with self._turn(wait):
             backup = await self._backup(wait) if self.after_kill == "rollback" else None
@@ -77,10 +80,10 @@ class Core:
                 blob = code.encode("utf-8", "surrogatepass")
                 outcome = await self._ask(wait, {"op": "run"}, blob, wall)
                 hit = outcome.limit or self.calls.hit
+                if hit is None and outcome.duration > _LONG and self.seat.out_of_memory():  # of a child, perhaps
+                    hit = LimitHit("memory_bytes", self.limits.memory_bytes or 0)
                 if outcome.answer is not None:
                     return to_result(outcome, self.limits, hit=hit, state="kept")
-                if hit is None and self.seat.out_of_memory():
-                    hit = LimitHit("memory_bytes", self.limits.memory_bytes or 0)
                 spare, backup = backup, None
                 return to_result(outcome, self.limits, hit=hit, state=await self._after_kill(wait, spare))
             finally:
@@ -134,8 +137,9 @@ class Core:
             raise SandboxError(f"the session did not answer: {result.exception}", f"its state is {state}")
 
     async def variables(self, wait: Wait) -> dict[str, str]:
-        found = read_value(await self._value(wait, {"op": "variables"}), self.limits)
-        return {str(name): str(kind) for name, kind in found.items()} if isinstance(found, dict) else {}
+        answer = (await self._value(wait, {"op": "variables"})).answer or {}
+        found = answer.get("variables")
+        return {clean(name): clean(str(kind)) for name, kind in found.items()} if isinstance(found, dict) else {}
 
     async def get(self, wait: Wait, name: str) -> Any:
         outcome = await self._value(wait, {"op": "get", "name": check_name(name)})
@@ -153,7 +157,7 @@ class Core:
             return (await self.seat.files(wait, "read", path=str(path), limit=most))[1]
 
     async def write_file(self, wait: Wait, path: str, data: bytes | str) -> None:
-        blob = data.encode() if isinstance(data, str) else bytes(data)
+        blob = contents(path, data)
         async with self._turn(wait):
             await self.seat.files(wait, "write", blob, path=str(path))
 
@@ -215,6 +219,15 @@ def check_name(name: str) -> str:
     if not isinstance(name, str) or not name.isidentifier() or keyword.iskeyword(name):
         raise UsageError(f"{name!r} is not a name of a variable")
     return name
+
+
+def contents(path: str, data: Any) -> bytes:
+    """What is to be in a file, as bytes."""
+    if isinstance(data, str):
+        return data.encode()
+    if not isinstance(data, bytes | bytearray | memoryview):
+        raise UsageError(f"the contents of {str(path)!r} are a {type(data).__name__}", "they are bytes or text")
+    return bytes(data)
 
 
 def check_tools(tools: Tools) -> None:

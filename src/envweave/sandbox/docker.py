@@ -57,7 +57,6 @@ IMAGE = "python:3.11-slim"
 _PATIENCE = 60.0
 _SUPERVISOR_BYTES = 32 * MIB
 _SMALL = 16 * MIB
-_KIND = "envweave.kind=sandbox"
 _PYTHON = "the image needs a python3 of version 3.11 or later that user 1000 can run, and the modules of `preload`"
 _HERE = "sandboxes need a daemon on this machine that sees its temporary folder"
 _FAILURES = (DockerException, OSError)
@@ -135,7 +134,7 @@ class DockerBoundary(Boundary):
             "working_dir": "/",
             "hostname": "sandbox",
             "user": f"{AGENT}:{AGENT}",
-            "labels": [_KIND, f"envweave.world={door.world()}", f"envweave.owner={os.getpid()}"],
+            "labels": {**_labels(), "envweave.owner": str(os.getpid())},
             "network_mode": "none",
             "ipc_mode": "private",
             "read_only": True,
@@ -271,10 +270,14 @@ def _connect() -> Any:
         raise UnavailableError(f"no Docker daemon at {url}: {_reason(error)}", hint) from error
 
 
+def _labels() -> dict[str, str]:
+    return {"envweave.kind": "sandbox", "envweave.world": door.world()}
+
+
 def _sweep(client: Any) -> None:
     """What hosts have left that were killed."""
     door.sweep()
-    labels = [_KIND, f"envweave.world={door.world()}"]
+    labels = [f"{name}={value}" for name, value in _labels().items()]
     for each in client.containers.list(all=True, filters={"label": labels}, ignore_removed=True):
         if door.is_dead(each.labels["envweave.owner"]):
             with suppress(DockerException):  # somebody else is at it

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from envweave.errors import ClosedError, UsageError
 from envweave.sandbox.base import AfterKill, Boundary
 from envweave.sandbox.calls import Tools
-from envweave.sandbox.core import Core, check_tools
+from envweave.sandbox.core import Core, check_tools, contents
 from envweave.sandbox.limits import Limits
 from envweave.sandbox.pool import Pool
 from envweave.sandbox.process import TIERS, Isolation
@@ -23,6 +23,12 @@ from envweave.sandbox.waiting import BLOCKING, LOOPING, Wait, drive
 
 Backend = Literal["process", "docker", "local"]
 
+_TAKES = {
+    "process": {"isolation", "min_isolation", "preload", "forks", "python", "readable"},
+    "docker": {"preload", "image", "cpus"},
+    "local": {"preload", "python"},
+}
+
 
 class Sandbox:
     """Starts sessions. A context manager: what it has started ends with it.
@@ -31,7 +37,8 @@ class Sandbox:
     `isolation="auto"` takes the strongest walls that work here, and `min_isolation` refuses to do with less.
     `after_kill` says what becomes of a session whose code had to be killed: `restart` keeps its files, `rollback` makes
     each run a transaction (some milliseconds for each), `end` ends it. `preload` names modules that are imported once
-    and shared by all sessions; `pool` keeps that many sessions ready. `readable` are further paths that code may read.
+    and shared by all sessions; `pool` keeps that many sessions ready. `readable` are further paths that code may read,
+    `python` is another interpreter than this one; `image` and `cpus` are for containers.
     """
 
     def __init__(
@@ -50,34 +57,43 @@ class Sandbox:
         python: str | None = None,
         readable: Iterable[str] = (),
         image: str | None = None,
+        cpus: float | None = None,
     ) -> None:
         self.backend = _one_of("backend", backend, ("process", "docker", "local"))
         self.limits = limits or Limits()
         self.tools = dict(tools or {})
         check_tools(self.tools)
-        self.files = {
-            str(path): data.encode() if isinstance(data, str) else bytes(data) for path, data in (files or {}).items()
-        }
+        self.files = {str(path): contents(path, data) for path, data in (files or {}).items()}
         self.after_kill: AfterKill = _one_of("after_kill", after_kill, ("restart", "rollback", "end"))
         _one_of("isolation", isolation, ("auto", *TIERS))
-        if min_isolation is not None:
-            _one_of("min_isolation", min_isolation, TIERS)
-        options: dict[str, Any] = {"preload": tuple(preload)}
-        if backend == "process":
-            options |= {"isolation": isolation, "min_isolation": min_isolation, "forks": forks}
-        if backend != "docker":
-            options |= {"python": python}
-        if backend == "process":
-            options |= {"readable": tuple(readable)}
-        if backend == "docker":
-            options |= {"image": image}
-        self._options = options
+        _one_of("min_isolation", min_isolation, (None, *TIERS))
+        if isinstance(pool, bool) or not isinstance(pool, int) or pool < 0:
+            raise UsageError(f"pool is {pool!r}", "it is how many sessions are kept ready")
+        self._options = self._own(
+            isolation=(isolation, "auto"),
+            min_isolation=(min_isolation, None),
+            preload=(_names("preload", preload), ()),
+            forks=(forks, True),
+            python=(python, None),
+            readable=(_names("readable", readable), ()),
+            image=(image, None),
+            cpus=(cpus, None),
+        )
         self._lock = threading.Lock()
         self._lease: Lease | None = None
         self._pool = Pool(self, pool) if pool else None
         self._cores: set[Core] = set()
         self._closed = False
         self._pid = os.getpid()
+
+    def _own(self, **options: tuple[Any, Any]) -> dict[str, Any]:
+        """Options that were given, each of which the backend must know: a wall that was asked for is never left out."""
+        given = {name: value for name, (value, default) in options.items() if value != default}
+        for name in given:
+            if name not in _TAKES[self.backend]:
+                takes = ", ".join(sorted(_TAKES[self.backend]))
+                raise UsageError(f"{name} means nothing to the backend {self.backend!r}", f"it takes {takes}")
+        return given
 
     def start(self) -> Session:
         """A new session."""
@@ -161,7 +177,13 @@ class AsyncSandbox:
         await self.close()
 
 
-def _one_of(what: str, value: Any, known: tuple[str, ...]) -> Any:
+def _one_of(what: str, value: Any, known: tuple[Any, ...]) -> Any:
     if value not in known:
-        raise UsageError(f"{what} is {value!r}", f"it is one of {', '.join(known)}")
+        raise UsageError(f"{what} is {value!r}", f"it is one of {', '.join(map(str, known))}")
     return value
+
+
+def _names(what: str, values: Iterable[str]) -> tuple[str, ...]:
+    if isinstance(values, str):
+        raise UsageError(f"{what} is {values!r}", f"write {what}=({values!r},)")
+    return tuple(values)

@@ -14,7 +14,7 @@ from envweave.sandbox.calls import Calls, about
 from envweave.sandbox.cgroup import Group
 from envweave.sandbox.ends import Ends
 from envweave.sandbox.exchange import Desk, Exchange, Outcome
-from envweave.sandbox.guest.frames import BadFrame, Hangup, Message
+from envweave.sandbox.guest.frames import BadFrame, Hangup, Message, close_all
 from envweave.sandbox.limits import Limits
 from envweave.sandbox.reins import Reins, take_reins
 from envweave.sandbox.supervision import Supervision
@@ -62,13 +62,29 @@ class Seat:
         """A fresh worker, where there is none."""
         self._drop_desk()
         self.supervision.death = None
-        with Ends() as ends:
-            answer, _ = await self.supervision.ask(wait, "spawn", descriptors=ends.theirs)
-            if "refused" in answer:
-                raise SandboxError(f"no process for the session: {answer['refused']}")
-            self.sit(ends)
+        self._make_group()
+        doors = self.group.doors() if self.group is not None else []
+        try:
+            with Ends() as ends:
+                descriptors = (*ends.theirs, *doors)
+                answer, _ = await self.supervision.ask(wait, "spawn", b"", descriptors, groups=len(doors))
+                if "refused" in answer:
+                    raise SandboxError(f"no process for the session: {answer['refused']}")
+                self.sit(ends)
+        finally:
+            close_all(doors)
         _, pid = await self.greet(wait, START)
         self.hold(pid)
+        if self.group is not None and pid is not None and not doors:
+            self.group.add(pid)
+
+    def _make_group(self) -> None:
+        groups = self.family.boundary.groups
+        if self.group is None and groups is not None:
+            try:
+                self.group = groups.make(memory_bytes=self.limits.memory_bytes, processes=self.limits.processes)
+            except OSError as error:
+                raise SandboxError(f"no control group for the session: {error}") from None
 
     def sit(self, ends: Ends) -> None:
         """From here on, this is who we talk to."""
@@ -84,15 +100,15 @@ class Seat:
             raise SandboxError(f"the session's process did not start: {said or 'it said nothing'}") from None
 
     def hold(self, pid: int | None) -> None:
-        """Take the worker by its reins, and put it where its memory and processes are counted."""
+        """Take the worker by its reins."""
         if pid is not None:
             self._reins = take_reins(pid, self.family.place.supervisor)
-        groups = self.family.boundary.groups
-        if groups is not None and pid is not None:
-            if self.group is None:
-                self.group = groups.make(memory_bytes=self.limits.memory_bytes, processes=self.limits.processes)
-            if self.group is not None:
-                self.group.add(pid)
+
+    def move(self, pid: int | None) -> None:
+        """Give a worker that comes from elsewhere a group of its own."""
+        self._make_group()
+        if self.group is not None and pid is not None:
+            self.group.add_aside(pid)
 
     async def hand_tools(self, wait: Wait, calls: Calls) -> None:
         """Make the tools callable inside."""

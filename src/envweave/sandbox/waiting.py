@@ -26,17 +26,25 @@ class Wait(Protocol):
     async def sleep(self, seconds: float) -> None: ...
 
 
+_LONGEST = 3600.0
+"""Seconds; poll takes no more than some weeks. Whoever waits looks again."""
+
+
+def _milliseconds(timeout: float | None) -> float | None:
+    return None if timeout is None else min(max(0.0, timeout), _LONGEST) * 1000
+
+
 class _Blocking:
     async def readable(self, descriptors: Sequence[int], timeout: float | None) -> Iterable[int]:
         poll = select.poll()
         for descriptor in descriptors:
             poll.register(descriptor, select.POLLIN)
-        return [descriptor for descriptor, _ in poll.poll(None if timeout is None else max(0.0, timeout * 1000))]
+        return [descriptor for descriptor, _ in poll.poll(_milliseconds(timeout))]
 
     async def writable(self, descriptor: int, timeout: float | None) -> bool:
         poll = select.poll()
         poll.register(descriptor, select.POLLOUT)
-        return bool(poll.poll(None if timeout is None else max(0.0, timeout * 1000)))
+        return bool(poll.poll(_milliseconds(timeout)))
 
     async def sleep(self, seconds: float) -> None:
         select.select([], [], [], seconds)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from envweave.bench.figure import Figure
-from envweave.bench.sandbox.timing import Contender, in_turns, timed
+from envweave.bench.sandbox.timing import PAUSE, Contender, in_turns, timed
 from envweave.sandbox import Sandbox, Session
 
 EACH = 5
@@ -52,7 +52,7 @@ def forks(rounds: int) -> list[Figure]:
 def _turn(session: Session) -> list[float]:
     found = []
     for _ in range(EACH):
-        seconds, fork = timed(session.fork)
+        seconds, fork = timed(session.fork, rested=PAUSE)
         with fork:
             if fork.run("len(held)").return_value != session.run("len(held)").return_value:
                 raise RuntimeError("a fork does not hold what its session holds")

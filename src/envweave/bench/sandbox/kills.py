@@ -1,4 +1,4 @@
-"""Code that swallows the interrupt at the end of its time, or never sees it: it is killed, and that does not take long."""
+"""Code that swallows the interrupt at the end of its time, or never sees it, is killed, and that does not take long."""
 
 from __future__ import annotations
 

@@ -16,6 +16,10 @@ T = TypeVar("T")
 
 CONSOLE = Console(stderr=True)
 
+PAUSE = 0.06
+"""Seconds of rest before a start and before a fork. In a tight loop they are cheaper than in life: locks of the kernel
+that nobody has just held take it a grace period of some 10 ms to get."""
+
 
 @dataclass
 class Timed:
@@ -67,8 +71,9 @@ def in_turns(rounds: int, contenders: Sequence[Contender]) -> list[Timed]:
     return found
 
 
-def timed(call: Callable[[], T]) -> tuple[float, T]:
+def timed(call: Callable[[], T], *, rested: float = 0.0) -> tuple[float, T]:
     """Seconds, and what it gave."""
+    time.sleep(rested)
     began = time.perf_counter()
     result = call()
     return time.perf_counter() - began, result

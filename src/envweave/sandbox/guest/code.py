@@ -35,18 +35,25 @@ class Namespace:
         linecache.cache[name] = (len(code), None, code.splitlines(True), name)
         tree = compile(code, name, "exec", _FLAGS | ast.PyCF_ONLY_AST)
         last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
-        if tree.body:
-            self._evaluate(compile(tree, name, "exec", _FLAGS))
-        if last is None:
-            return None
-        value = self._evaluate(compile(ast.Expression(last.value), name, "eval", _FLAGS))
+        parts = [compile(tree, name, "exec", _FLAGS)]
+        if last is not None:
+            parts.append(compile(ast.Expression(last.value), name, "eval", _FLAGS))
+        if any(part.co_flags & inspect.CO_COROUTINE for part in parts):
+            value = self._await(self._evaluate(parts))
+        else:
+            for part in parts:
+                value = eval(part, self.names)  # noqa: S307  (this is what the process is for)
         if value is not None:
             self.names["_"] = value
         return value
 
-    def _evaluate(self, code: types.CodeType) -> Any:
-        value = eval(code, self.names)  # noqa: S307  (this is what the process is for)
-        return self._await(value) if code.co_flags & inspect.CO_COROUTINE else value
+    async def _evaluate(self, parts: list[types.CodeType]) -> Any:
+        """All of it on the loop, where one part awaits something."""
+        for part in parts:
+            value = eval(part, self.names)  # noqa: S307
+            if part.co_flags & inspect.CO_COROUTINE:
+                value = await value
+        return value
 
     def _await(self, work: Any) -> Any:
         if self._loop is None or self._loop.is_closed():
@@ -73,14 +80,14 @@ class Namespace:
         return None
 
     def variables(self) -> dict[str, str]:
-        """What the code has defined, by name, with its type."""
+        """What the code has defined, by name, with its type; modules and tools are not counted."""
         return {
             name: type(value).__name__
             for name, value in list(self.names.items())
             if isinstance(name, str)
             and not name.startswith("_")
             and not isinstance(value, types.ModuleType)
-            and getattr(value, "__module__", None) != "tools"
+            and not (isinstance(value, types.FunctionType) and value.__module__ == "tools")
         }
 
 

@@ -173,6 +173,17 @@ def pivot_into(root: str) -> None:
 # -- rights ------------------------------------------------------------------------------------------------------------
 
 
+@functools.cache
+def capabilities() -> int:
+    """How many this kernel has. Asked once, best before the first fork."""
+    for capability in range(64):
+        try:
+            prctl("CAPBSET_READ", _PR_CAPBSET_READ, capability)
+        except OSError:
+            return capability
+    return 64
+
+
 def drop_capabilities(keep: Iterable[int] = ()) -> None:
     """Give up every capability but `keep`, for good; those kept do not survive the next exec.
 
@@ -184,11 +195,7 @@ def drop_capabilities(keep: Iterable[int] = ()) -> None:
     held = ctypes.create_string_buffer(24)
     syscall("capget", header, held)
     if struct.unpack("6I", held.raw)[0] >> _CAP_SETPCAP & 1:
-        for capability in range(64):
-            try:
-                prctl("CAPBSET_READ", _PR_CAPBSET_READ, capability)
-            except OSError:  # past the last capability of this kernel
-                break
+        for capability in range(capabilities()):
             if not mask >> capability & 1:
                 prctl("CAPBSET_DROP", _PR_CAPBSET_DROP, capability)
         prctl("SECUREBITS", _PR_SET_SECUREBITS, _SECUREBITS)

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from envweave.sandbox.guest import files, frames, landlock, linux, processes, walls
 from envweave.sandbox.guest.frames import Channel, Hangup, Message, close_all
 from envweave.sandbox.guest.plan import HOME, Bounds, Plan
+from envweave.sandbox.guest.warmth import forget_ourselves
 from envweave.sandbox.guest.worker import Worker
 
 CONTROL = 100
@@ -136,7 +137,7 @@ class Supervisor:
 
     def do_spawn(self, member: Member, message: Message, blob: bytes) -> tuple[Message, bytes]:
         """A worker for a member that has none."""
-        descriptors = member.channel.take(3)
+        descriptors = member.channel.take(3 + message["groups"])
         pid = os.fork()
         if not pid:
             self._become_worker(member, descriptors)
@@ -262,7 +263,9 @@ class Supervisor:
             if sys.platform == "linux":
                 linux.set_dumpable(True)  # its own /proc is its own again
             self._go_to(member.mounts)
-            sock = take_descriptors(descriptors)
+            for group in descriptors[3:]:  # where its memory and processes are counted
+                os.write(group, b"0")
+            sock = take_descriptors(descriptors[:3])
             os.chdir(self.work)
             os.environ["TMPDIR"] = f"{self.home}/tmp"  # noqa: S108
             os.environ["HOME"] = self.work
@@ -287,12 +290,6 @@ def take_descriptors(descriptors: list[int]) -> socket.socket:
     os.closerange(3, CONTROL)
     os.closerange(CONTROL + 1, 1 << 20)
     return socket.socket(fileno=moved)
-
-
-def forget_ourselves() -> None:
-    """The code does not meet our modules by accident."""
-    for name in [name for name in sys.modules if name.partition(".")[0] == "envweave"]:
-        del sys.modules[name]
 
 
 def _reason(error: OSError) -> str:

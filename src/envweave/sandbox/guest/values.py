@@ -62,8 +62,8 @@ def bounded_repr(value: Any, limit: int) -> tuple[str, bool]:
     """What `repr` says, not longer than the limit, and whether something was cut. Never raises but for an interrupt."""
     shorter = reprlib.Repr()
     shorter.maxlevel = 8
-    shorter.maxstring = shorter.maxother = shorter.maxlong = limit
-    few = max(6, limit // 16)
+    shorter.maxstring = shorter.maxother = shorter.maxlong = 4 * limit  # what it takes away leaves more than the limit
+    few = max(6, limit // 3 + 1)
     shorter.maxlist = shorter.maxtuple = shorter.maxset = shorter.maxfrozenset = shorter.maxdict = few
     shorter.maxdeque = shorter.maxarray = few
     try:

@@ -6,7 +6,10 @@ import gc
 import importlib
 import os
 import signal
+import sys
 from collections.abc import Iterable
+
+from envweave.sandbox.guest import linux
 
 _ENVIRONMENT = {
     "PATH": "/usr/local/bin:/usr/bin:/bin",
@@ -18,6 +21,9 @@ _ENVIRONMENT = {
 """All that a session finds in its environment, but for HOME and TMPDIR."""
 
 
+_OURSELVES: list[str] = []
+
+
 def warm_up(preload: Iterable[str]) -> None:
     """Import modules once, and keep the collector from touching, and so copying, what all sessions share."""
     os.environ.clear()
@@ -25,5 +31,14 @@ def warm_up(preload: Iterable[str]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the host's business, or comes from code of the agent
     for name in preload:
         importlib.import_module(name)
+    if sys.platform == "linux":
+        linux.capabilities()
+    _OURSELVES.extend(name for name in sys.modules if name.partition(".")[0] == "envweave")
     gc.collect()
     gc.freeze()
+
+
+def forget_ourselves() -> None:
+    """The code does not meet our modules by accident. Their names were taken down before: to look is to copy memory."""
+    for name in _OURSELVES:
+        sys.modules.pop(name, None)

@@ -101,7 +101,7 @@ class Worker:
         return {}
 
     def _variables(self, message: Message, blob: bytes) -> Message:
-        return {"value": portray(self.namespace.variables(), self.value_bytes)}
+        return {"variables": self.namespace.variables()}
 
     def _tools(self, message: Message, blob: bytes) -> Message:
         for name, about in message["tools"].items():

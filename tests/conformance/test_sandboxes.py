@@ -576,6 +576,16 @@ def test_an_interrupt_from_another_thread_stops_a_run(make: Make) -> None:
         assert session.get("x") == 1
 
 
+def test_an_interrupt_that_was_taken_is_not_lost(session: Session) -> None:
+    for _ in range(20):
+        running = in_thread(lambda: session.run(ENDLESS))
+        while not session.interrupt():
+            time.sleep(0)
+        result = running.result(20)
+        assert result.exception is not None
+        assert result.exception.type == "KeyboardInterrupt"
+
+
 def test_an_interrupt_of_nothing_does_nothing(session: Session) -> None:
     assert session.interrupt() is False
     assert session.run("1").return_value == 1
@@ -1051,17 +1061,22 @@ def test_help_tells_what_a_tool_does(make: Make) -> None:
     assert "Find pages." in said
 
 
-def test_a_timeout_while_a_tool_is_under_way_leaves_the_session_alive(make: Make) -> None:
-    release = threading.Event()
-    tools = {"slow": lambda: release.wait(60), "quick": lambda: 7}
-    with make(tools=tools, limits=Limits(grace=30)).start() as session:
+def test_an_interrupt_while_a_tool_is_under_way_leaves_the_session_alive(make: Make) -> None:
+    begun, release = threading.Event(), threading.Event()
+
+    def slow() -> bool:
+        begun.set()
+        return release.wait(60)
+
+    with make(tools={"slow": slow, "quick": lambda: 7}).start() as session:
         running = in_thread(lambda: session.run("x = 1\nslow()"))
-        while not session.interrupt():  # until the run has begun
-            time.sleep(0.01)
+        assert begun.wait(30)
+        session.interrupt()
         result = running.result(30)
-        assert not result.success
+        assert result.exception is not None
+        assert result.exception.type == "KeyboardInterrupt"
         release.set()
-        assert session.run("quick()").return_value == 7
+        assert session.run("quick() + x").return_value == 8
 
 
 def test_tools_cannot_be_called_by_what_a_run_leaves_behind(make: Make) -> None:

@@ -1,7 +1,6 @@
 """What is special to sessions in containers: their walls, what goes wrong with Docker, and what is left behind."""
 
 import asyncio
-import gc
 import os
 import re
 import signal
@@ -11,7 +10,6 @@ import sys
 import tempfile
 import threading
 import time
-import warnings
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -82,9 +80,9 @@ def eventually(check, seconds=30.0):
 
 
 def container_of(client, session):
-    """The one whose first process is at the other end of the session's line."""
-    hostname = value(session, "open('/proc/self/mountinfo').read()")
-    return next(each for each in client.containers.list(filters={"label": LABEL}) if each.id in hostname)
+    """Docker mounts files of a folder that has the container's ID for its name."""
+    mounts = value(session, "open('/proc/self/mountinfo').read()")
+    return next(each for each in client.containers.list(filters={"label": LABEL}) if each.id in mounts)
 
 
 # The walls.
@@ -226,27 +224,17 @@ def test_memory_is_bounded_for_one_process(python_image):
         assert value(session, "1 + 1") == 2
 
 
-def test_memory_is_bounded_for_all_processes_together_and_the_limit_is_named(python_image):
+def test_memory_is_bounded_for_all_processes_together(python_image):
     code = """
 import os, time
 for _ in range(8):
     if os.fork() == 0:
-        x = bytearray(b"x") * (100 << 20)
-        time.sleep(60)
-x = bytearray(b"x") * (110 << 20)
-while True:
-    os.wait()
+        x = bytearray(b"x") * (60 << 20)
+        time.sleep(600)
+os.waitstatus_to_exitcode(os.wait()[1])
 """
-    with session_with(python_image, memory_bytes=128 * MIB) as session:
-        session.run(code)
-        began = value(session, "1 + 1")
-        assert began == 2
-        big = "import mmap, os\nfd = os.memfd_create('x') if hasattr(os, 'memfd_create') else os.open('x', 66)\n"
-        result = session.run(
-            big + "x = [mmap.mmap(-1, 32 << 20) for _ in range(32)]\nfor m in x: m.write(b'x' * len(m))"
-        )
-        assert not result.success
-        assert result.limit is None or result.limit.name == "memory_bytes"
+    with session_with(python_image, memory_bytes=128 * MIB, wall=60) as session:
+        assert value(session, code) == -signal.SIGKILL
 
 
 def test_a_session_that_is_killed_for_its_memory_says_so(python_image):
@@ -358,28 +346,24 @@ def test_sessions_work_on_an_event_loop(sandbox):
 
 def test_a_loop_goes_on_while_sessions_start_and_end(sandbox):
     async def use():
-        longest, last, done = 0.0, time.monotonic(), asyncio.Event()
+        ticks = 0
 
         async def tick():
-            nonlocal longest, last
-            while not done.is_set():
+            nonlocal ticks
+            while True:
                 await asyncio.sleep(0.001)
-                now = time.monotonic()
-                longest, last = max(longest, now - last), now
+                ticks += 1
 
         ticking = asyncio.create_task(tick())
-        began = time.monotonic()
         sessions = await asyncio.gather(*(sandbox.aio.start() for _ in range(3)))
         results = await asyncio.gather(*(session.run("6 * 7") for session in sessions))
         await asyncio.gather(*(session.close() for session in sessions))
-        spent = time.monotonic() - began
-        done.set()
-        await ticking
-        return longest / spent, [result.return_value for result in results]
+        ticking.cancel()
+        return ticks, [result.return_value for result in results]
 
-    share, values = asyncio.run(use())
+    ticks, values = asyncio.run(use())
     assert values == [42] * 3
-    assert share < 0.7  # all of it, if it had blocked
+    assert ticks > 50  # of some hundreds; a dozen if the calls to Docker held it up
 
 
 def test_a_start_that_is_cancelled_leaves_nothing(client, sandbox):
@@ -513,14 +497,14 @@ def test_a_container_that_dies_at_once_says_why_and_leaves_nothing(client, pytho
         assert doors() == []
 
 
-def test_a_container_killed_from_outside_ends_the_session(client, sandbox):
-    with sandbox.start() as session:
-        container = container_of(client, session)
-        killer = threading.Timer(0.3, container.kill)
-        killer.start()
-        result = session.run("import time\nprint('begun', flush=True)\ntime.sleep(60)")
-        killer.join()
+def test_a_container_killed_from_outside_ends_the_session(client, python_image):
+    found = []
+    tools = {"end": lambda: found[0].kill()}
+    with Sandbox("docker", image=python_image, tools=tools) as sandbox, sandbox.start() as session:
+        found.append(container_of(client, session))
+        result = session.run("import time\nprint('begun')\nend()\ntime.sleep(60)")
         assert not result.success
+        assert result.stdout == "begun\n"
         assert result.state == "ended"
         assert result.limit is None
         with pytest.raises(SessionEndedError):
@@ -540,22 +524,27 @@ def test_a_container_removed_between_two_runs_ends_the_session(client, sandbox):
             session.run("1")
 
 
-def test_a_session_closes_without_its_daemon(python_image, docker_engine, monkeypatch, tmp_path):
+def test_a_session_goes_on_and_closes_without_its_daemon(client, python_image, docker_engine, tmp_path):
     """The daemon seems to die: it is reached through a socket that goes away."""
-    with relay(docker_engine, tmp_path / "d.sock") as stop:
-        monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/d.sock")
-        sandbox = Sandbox("docker", image=python_image, preload=["string"])
-        session = sandbox.start()
+    then = """
+sys.stdin.readline()
+print(session.run("6 * 7").return_value)  # the line to it does not go through the daemon
+try:
+    sandbox.start()
+except Exception as error:
+    print(type(error).__name__)
+session.close()
+sandbox.close()
+print("closed", flush=True)
+"""
+    url = f"unix://{tmp_path}/d.sock"
+    with relay(docker_engine, tmp_path / "d.sock") as stop, start_host(python_image, then, DOCKER_HOST=url) as host:
+        assert host.stdout.readline() == "ready\n"
+        (name,) = owned(client, host.pid)
         stop()
-        assert session.run("6 * 7").return_value == 42  # the line to it does not go through the daemon
-        with pytest.raises(SandboxError):
-            sandbox.start()
-        session.close()
-        sandbox.close()
-    with warnings.catch_warnings():  # the SDK leaves a socket open where nobody listens
-        warnings.simplefilter("ignore", ResourceWarning)
-        del session, sandbox
-        gc.collect()
+        assert host.communicate("go on\n", timeout=60)[0].split() == ["42", "SandboxError", "closed"]
+    eventually(lambda: client.containers.get(name).status == "exited")
+    client.containers.get(name).remove()
 
 
 @contextmanager
@@ -638,7 +627,7 @@ def test_no_descriptor_is_left_after_close(python_image):
         assert len(os.listdir("/proc/self/fd")) <= before
 
 
-def start_host(image, then):
+def start_host(image, then, **environment):
     """A process of its own with a session; what it prints first is that it has one."""
     code = f"""
 import os, signal, sys
@@ -649,7 +638,13 @@ session.run("import os, time\\nif os.fork() == 0:\\n    os.setsid(); time.sleep(
 print("ready", flush=True)
 {then}
 """
-    return subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        [sys.executable, "-c", code],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **environment},
+    )
 
 
 def test_nothing_is_left_after_a_host_that_did_not_close(client, python_image):
@@ -681,6 +676,18 @@ def test_what_a_living_host_has_is_left_alone(client, python_image):
         assert len(owned(client, host.pid)) == 1
         assert host.communicate(timeout=60)[0] == "42\n"
     assert owned(client, host.pid) == set()
+
+
+def test_what_a_host_of_another_world_has_is_left_alone(client, python_image):
+    """Where processes are numbered differently, a number that is free here says nothing."""
+    labels = {"envweave.kind": "sandbox", "envweave.world": "1", "envweave.owner": "999999999"}
+    container = client.containers.create(python_image, ["python3", "-c", "1"], labels=labels, network_mode="none")
+    try:
+        with Sandbox("docker", image=python_image, preload=["string"]) as sandbox:
+            sandbox.boundary()
+        assert owned(client, 999999999) == {container.name}
+    finally:
+        container.remove(force=True)
 
 
 def test_a_forked_copy_of_the_host_ends_nothing(client, python_image):

@@ -605,9 +605,10 @@ def test_classes_of_the_session_can_be_pickled(session: Session) -> None:
     class Point:
         def __init__(self, x): self.x = x
     def f(): return 7
-    [pickle.loads(pickle.dumps(Point(5))).x, pickle.loads(pickle.dumps(f))(), type(pickle.loads(pickle.dumps(Point(1)))) is Point]
+    back = pickle.loads(pickle.dumps(Point(5)))
+    [back.x, type(back) is Point, pickle.loads(pickle.dumps(f))()]
     """
-    assert value(session, code) == [5, 7, True]
+    assert value(session, code) == [5, True, 7]
 
 
 def test_an_object_can_be_copied_deeply(session: Session) -> None:
@@ -909,10 +910,6 @@ def test_notes_of_an_exception_are_shown(session: Session) -> None:
     assert "mind the gap" in traceback(session, code)
 
 
-def test_a_misspelt_name_gets_pythons_suggestion(session: Session) -> None:
-    assert "Did you mean: 'counter'?" in traceback(session, "counter = 1\ncountre")
-
-
 @pytest.mark.parametrize(
     ("code", "exit_code"),
     [("exit(3)", 3), ("quit()", 0), ("raise SystemExit('why')", 1), ("import sys\nsys.exit(256)", 0)],
@@ -990,6 +987,14 @@ def test_unit_tests_of_the_session_can_be_run(session: Session) -> None:
     assert value(session, code) == [2, 1]
 
 
-def test_a_long_running_debug_hook_does_not_outlive_nothing(session: Session) -> None:
-    code = "import sys\nseen = []\nsys.settrace(lambda *a: seen.append(1))\ndef f(): pass\nf()\nsys.settrace(None)\nbool(seen)"
+def test_calls_can_be_traced(session: Session) -> None:
+    code = """
+    import sys
+    seen = []
+    def f(): pass
+    sys.settrace(lambda frame, *_: seen.append(frame.f_code.co_name))
+    f()
+    sys.settrace(None)
+    'f' in seen
+    """
     assert value(session, code) is True

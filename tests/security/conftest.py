@@ -51,21 +51,24 @@ def forge(**answer):
     """Say to the host that this run is over, and what came of it."""
     os.write(100, frame({"op": "result", "id": worker().mail._step, **answer}))
 
-def holds(secret, pid="self"):
-    """Is the text, given backwards, anywhere in the memory of a process?"""
+def holds(secret):
+    """How often the text, given backwards, is in this process: looked for in a copy that never had it in full."""
+    copy = os.fork()
+    if not copy:
+        signal.pause()
     wanted, hits = bytes(reversed(secret.encode())), 0
-    memory = os.open(f"/proc/{pid}/mem", os.O_RDONLY)
-    with open(f"/proc/{pid}/maps") as lines:
-        for line in lines.readlines():
+    memory = os.open(f"/proc/{copy}/mem", os.O_RDONLY)
+    with open(f"/proc/{copy}/maps") as lines:
+        for line in lines:
             start, end = (int(each, 16) for each in line.split()[0].split("-"))
             try:
                 hits += os.pread(memory, end - start, start).count(wanted) if line.split()[1][0] == "r" else 0
-            except (OSError, OverflowError):
+            except (OSError, OverflowError):  # [vvar] and its like
                 pass
     os.close(memory)
-    return hits - (pid == "self") * WANTED_ITSELF
-
-WANTED_ITSELF = 1  # the text that is looked for
+    os.kill(copy, signal.SIGKILL)
+    os.waitpid(copy, 0)
+    return hits
 
 def strangers():
     """Processes that are not this one, nor the first."""

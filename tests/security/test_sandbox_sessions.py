@@ -1,7 +1,9 @@
 """One session against another, forks against those they come from, and code against the time between runs."""
 
+import os
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -243,7 +245,7 @@ def go_away():
     assert call('unshare', 0x20000 | 0x40000000 | 0x8000000) == 0
 subprocess.Popen(['{marker}', '600'], executable='/bin/sleep', preexec_fn=go_away)
 """)
-        assert marked(marker)
+        assert eventually(lambda: marked(marker))
         session.close()
         assert eventually(lambda: not marked(marker))
 
@@ -398,5 +400,46 @@ def test_a_sandbox_that_is_closed_ends_its_forks_and_snapshots(marker, marked, e
         session.snapshot()
         for each in forks:
             each.run(f"subprocess.Popen(['{marker}', '600'], executable='/bin/sleep')")
-        assert len(marked(marker)) == 3
+        assert eventually(lambda: len(marked(marker)) == 3)
     assert eventually(lambda: not marked(marker))
+
+
+@pytest.mark.parametrize(("one", "another"), PAIRS)
+def test_a_fork_and_its_family_do_not_reach_each_others_files_through_programs(family, value, one, another):
+    """A program that was started anew has lost what its parent had put up for itself."""
+    family[another].run("open('private', 'w').write('x'); program = subprocess.Popen(['/bin/sleep', '600'])\nNone")
+    ways = value(family[one], "[attempt(os.stat, f'/proc/{pid}/{way}/home/agent/work/private') for pid in strangers() for way in ('root', 'cwd/../../..')]")
+    assert "allowed" not in ways
+    family[one].run("[attempt(open, f'/proc/{pid}/root/home/agent/work/planted', 'w') for pid in strangers()]")
+    assert "planted" not in family[another].list_files()
+
+
+def test_a_fork_that_says_to_be_the_first_process_is_still_counted_and_cleaned_up(sandbox, arm):
+    """The kernel lets it say so: it has the right to in its own user namespace."""
+    session = arm(sandbox.start())
+    session.run("""
+here = worker()
+send, encode = type(here.channel).send, type(here.channel).send.__globals__["encode"]
+def lie(self, message, blob=b""):
+    if message.get("op") == "hello":
+        try:
+            self.sock.sendmsg([encode(message, blob)], [(socket.SOL_SOCKET, 2, struct.pack("iII", 1, os.getuid(), os.getgid()))])
+            return
+        except OSError:
+            pass
+    send(self, message, blob)
+type(here.channel).send = lie
+""")
+    groups = set(our_groups())
+    try:
+        fork = session.fork()
+    except EnvWeaveError:
+        fork = None
+    session.close()
+    if fork is not None:
+        fork.close()
+    assert not set(our_groups()) - groups
+
+
+def our_groups():
+    return [str(path) for path in Path("/sys/fs/cgroup").rglob(f"envweave-{os.getpid()}-*")]

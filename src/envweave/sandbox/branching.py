@@ -25,13 +25,15 @@ async def branch(wait: Wait, seat: Seat) -> Seat:
         raise UnsupportedError("this session cannot be forked", seat.family.place.no_fork)
     until = time.monotonic() + min(START, seat.limits.wall or START)
     await seat.wake(wait)
+    await seat.supervision.ask(wait, "expect")
     ours, theirs = pair()
     twin = Seat(seat.family, Supervision(Line(ours, limit=1 << 30)))
     seat.family.members += 1
     try:
-        with theirs, Ends() as ends:
-            await _split(wait, seat, ends.theirs, lambda: until - time.monotonic())
-            twin.sit(ends)
+        with theirs:
+            with Ends() as ends:
+                await _split(wait, seat, ends.theirs, lambda: until - time.monotonic())
+                twin.sit(ends)
             hello, _ = await twin.greet(wait, until - time.monotonic())
             answer, _ = await seat.supervision.ask(wait, "adopt", b"", (theirs.fileno(),), pid=hello.get("pid"))
         if "refused" in answer:

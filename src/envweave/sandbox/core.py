@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import keyword
 import os
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from math import inf
 from typing import Any
@@ -32,7 +33,8 @@ UNSET: Any = object()
 class Core:
     """What both faces of a session do. One call at a time; a second one is refused and changes nothing."""
 
-    def __init__(self, seat: Seat, tools: Tools, after_kill: AfterKill, on_close: Callable[[Core], None]) -> None:
+    def __init__(self, seat: Seat, tools: Tools, after_kill: AfterKill, living: set[Core]) -> None:
+        """`living` holds all that are not closed, for the sandbox to close them."""
         self.seat = seat
         self.limits = seat.limits
         self.calls = Calls(tools, seat.limits)
@@ -40,7 +42,8 @@ class Core:
         self.closed = False
         self.ended = ""
         """Why there is nothing left to run code in."""
-        self._on_close = on_close
+        self._living = living
+        living.add(self)
         self._busy = threading.Lock()
         self._running = False
         self._pid = os.getpid()
@@ -79,7 +82,7 @@ class Core:
             try:
                 blob = code.encode("utf-8", "surrogatepass")
                 outcome = await self._ask(wait, {"op": "run"}, blob, wall)
-                hit = outcome.limit or self.calls.hit
+                hit = outcome.limit or self.calls.hit or await self._full(wait, outcome)
                 if hit is None and outcome.duration > _LONG and self.seat.out_of_memory():  # of a child, perhaps
                     hit = LimitHit("memory_bytes", self.limits.memory_bytes or 0)
                 if outcome.answer is not None:
@@ -89,6 +92,14 @@ class Core:
             finally:
                 if backup is not None:
                     await backup.close(wait)
+
+    async def _full(self, wait: Wait, outcome: Outcome) -> LimitHit | None:
+        """No space left may mean too many files."""
+        error = (outcome.answer or {}).get("error")
+        if self.limits.files is None or not isinstance(error, dict) or error.get("errno") != errno.ENOSPC:
+            return None
+        room, _ = await self.seat.supervision.ask(wait, "room")
+        return LimitHit("files", self.limits.files) if room.get("files") == 0 else None
 
     async def _ask(self, wait: Wait, question: Message, blob: bytes, wall: float | None) -> Outcome:
         self._running = True
@@ -164,14 +175,14 @@ class Core:
     async def list_files(self, wait: Wait) -> dict[str, int]:
         async with self._turn(wait):
             answer, _ = await self.seat.files(wait, "list", most=_MOST_FILES)
-            return {str(path): int(size) for path, size in answer["files"].items()}
+            return {clean(path): int(size) for path, size in answer["files"].items()}
 
     async def fork(self, wait: Wait) -> Core:
         async with self._turn(wait):
             return self._copy(await branch(wait, self.seat))
 
     def _copy(self, seat: Seat) -> Core:
-        return Core(seat, self.calls.tools, self.after_kill, self._on_close)
+        return Core(seat, self.calls.tools, self.after_kill, self._living)
 
     async def restore(self, wait: Wait, snapshot: Core) -> None:
         """Works on a session that has ended, too."""
@@ -212,7 +223,7 @@ class Core:
             await self.seat.close(wait)
         finally:
             self._busy.release()
-        self._on_close(self)
+        self._living.discard(self)
 
 
 def check_name(name: str) -> str:

@@ -28,26 +28,24 @@ import weakref
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any, TypeVar
 
 from envweave.errors import SandboxError, UnavailableError
-from envweave.sandbox import boot, door
+from envweave.sandbox import boot, confinement, door
 from envweave.sandbox.base import Boundary, Place
-from envweave.sandbox.cgroup import SLACK, Group
+from envweave.sandbox.cgroup import memory_of
 from envweave.sandbox.forkserver import bounds_of
 from envweave.sandbox.guest.frames import Hangup, Message
-from envweave.sandbox.guest.plan import AGENT, HOME, Plan
-from envweave.sandbox.limits import MIB, Limits
+from envweave.sandbox.guest.plan import AGENT, Plan
+from envweave.sandbox.limits import Limits
 from envweave.sandbox.line import Line
-from envweave.sandbox.report import Layer, Report
+from envweave.sandbox.report import Report
 from envweave.sandbox.supervision import Supervision
 from envweave.sandbox.waiting import BLOCKING, LOOPING, Wait, drive
 
 try:
     import docker
     from docker.errors import DockerException, ImageNotFound, NotFound
-    from docker.types import LogConfig, Mount
 except ModuleNotFoundError:
     raise UnavailableError("'docker' is not installed", "pip install 'envweave[docker]'") from None
 
@@ -55,8 +53,6 @@ T = TypeVar("T")
 
 IMAGE = "python:3.11-slim"
 _PATIENCE = 60.0
-_SUPERVISOR_BYTES = 32 * MIB
-_SMALL = 16 * MIB
 _PYTHON = "the image needs a python3 of version 3.11 or later that user 1000 can run, and the modules of `preload`"
 _HERE = "sandboxes need a daemon on this machine that sees its temporary folder"
 _FAILURES = (DockerException, OSError)
@@ -67,7 +63,7 @@ class DockerBoundary(Boundary):
     """Containers of one image. `cpus` is how many processors each may keep busy."""
 
     def __init__(self, *, image: str | None = None, preload: Iterable[str] = (), cpus: float | None = 1.0) -> None:
-        self.image, self.cpus = image or IMAGE, cpus
+        self.image = image or IMAGE
         self._plan = Plan("container", AGENT, AGENT, (), tuple(preload), False, os.getpid())
         self._containers: set[Container] = set()
         self._hello: Message | None = None
@@ -76,7 +72,8 @@ class DockerBoundary(Boundary):
         self._finalizer = weakref.finalize(self, _end, self._client, self._containers, os.getpid())
         try:
             self._info = self._client.info()
-            self._base = self._client.images.get(self.image)
+            self.cpus = cpus if self._info.get("CpuCfsQuota") else None
+            self._base = self._client.images.get(self.image).attrs
             _sweep(self._client)
         except ImageNotFound:
             self.close()
@@ -92,7 +89,7 @@ class DockerBoundary(Boundary):
         self._containers.add(container)
         try:
             with door.Door() as entrance:
-                options = self._options(limits, entrance.folder)
+                options = confinement.options(limits, self.cpus, self._base, entrance.folder)
                 await _aside(wait, lambda: container.start(options))
                 sock = await entrance.let_in(wait, container.pid, _PATIENCE)
             container.supervision = Supervision(Line(sock, limit=1 << 30))
@@ -109,56 +106,18 @@ class DockerBoundary(Boundary):
             await self._drop(wait, container)
             raise
         no_fork = "a container has no right to mount a second work folder; the backend 'process' can"
-        return Place(container.supervision, container.pid, self._watch(), no_fork, container.out_of_memory)
+        watch = confinement.unkept(self._info)
+        return Place(container.supervision, container.pid, watch, no_fork, container.out_of_memory)
 
     async def _begin(self, wait: Wait, line: Line, limits: Limits) -> None:
         line.sock.settimeout(_PATIENCE)
         try:
             await _aside(wait, lambda: line.sock.sendall(boot.modules()))
+            line.sock.setblocking(False)
+            await line.send(wait, {"op": "supervisor", "plan": asdict(self._plan), "bounds": bounds_of(limits)})
+            self._hello, _ = await line.first(wait, _PATIENCE)
         except OSError:
             raise Hangup from None
-        line.sock.setblocking(False)
-        await line.send(wait, {"op": "supervisor", "plan": asdict(self._plan), "bounds": bounds_of(limits)})
-        self._hello, _ = await line.first(wait, _PATIENCE)
-
-    def _options(self, limits: Limits, folder: str) -> dict[str, Any]:
-        memory = None if limits.memory_bytes is None else limits.memory_bytes + SLACK + _SUPERVISOR_BYTES
-        config = self._base.attrs["Config"]
-        unset = {line.partition("=")[0] for line in config.get("Env") or ()} - set(boot.ENVIRONMENT)
-        return {
-            "image": self._base.id,
-            "entrypoint": ["python3"],
-            "command": [*boot.ARGUMENTS, "/run/envweave/socket"],
-            "environment": [*(f"{name}={value}" for name, value in boot.ENVIRONMENT.items()), *unset],
-            "use_config_proxy": False,  # the host's settings, perhaps with a password
-            "working_dir": "/",
-            "hostname": "sandbox",
-            "user": f"{AGENT}:{AGENT}",
-            "labels": {**_labels(), "envweave.owner": str(os.getpid())},
-            "network_mode": "none",
-            "ipc_mode": "private",
-            "read_only": True,
-            "cap_drop": ["ALL"],
-            "security_opt": ["no-new-privileges"],
-            "mem_limit": memory,
-            "memswap_limit": memory,
-            "pids_limit": None if limits.processes is None else limits.processes + 1,  # the supervisor is one
-            "nano_cpus": int(self.cpus * 1e9) if self.cpus and self._info.get("CpuCfsQuota") else None,
-            "tmpfs": {
-                **dict.fromkeys(config.get("Volumes") or (), "ro,size=4k"),  # else writable, and without a bound
-                HOME: _bounds(limits.disk_bytes, limits.files),
-                "/tmp": _bounds(_SMALL, limits.files),  # noqa: S108
-            },
-            "shm_size": _SMALL,
-            "mounts": [Mount("/run/envweave", folder, type="bind", read_only=True)],
-            "healthcheck": {"test": ["NONE"]},
-            "log_config": LogConfig(type="json-file", config={"max-size": "64k", "max-file": "1"}),
-        }
-
-    def _watch(self) -> frozenset[str]:
-        """A daemon without a control group only warns, and lets the container have what it likes."""
-        kept = {"memory_bytes": self._info.get("MemoryLimit"), "processes": self._info.get("PidsLimit")}
-        return frozenset(name for name, on in kept.items() if not on)
 
     async def end(self, wait: Wait, place: Place) -> None:
         for container in [each for each in self._containers if each.supervision is place.supervision]:
@@ -172,31 +131,8 @@ class DockerBoundary(Boundary):
     def report(self) -> Report:
         if self._hello is None:  # what works is known by doing it
             drive(self.end(BLOCKING, drive(self.open(BLOCKING, Limits()))))
-        return Report("container", f"as asked for, of the image {self.image!r}", tuple(self._layers()))
-
-    def _layers(self) -> Iterable[Layer]:
-        hello, info = self._hello or {}, self._info
-        options = dict(each.removeprefix("name=").partition(",")[::2] for each in info.get("SecurityOptions") or ())
-        mapped = bool({"userns", "rootless"} & set(options))
-        filters = ["an allowlist of system calls"] * bool(hello.get("seccomp"))
-        filters += [f"Docker's, {options['seccomp']}"] * ("seccomp" in options)
-        abi = hello.get("landlock")
-        yield Layer("process", True, "a container of its own, with an empty environment and no descriptor of ours")
-        yield Layer("user", True, f"as user {AGENT}, never as root")
-        yield Layer("user namespace", mapped, "the daemon's" if mapped else "the daemon does not map its users")
-        yield Layer("mount namespace", True, "the image, read-only, and nothing of the host")
-        yield Layer("pid namespace", True, "it sees and signals its own processes only, and all end with it")
-        yield Layer("network namespace", True, "no network, not even the host's loopback")
-        yield Layer("ipc namespace", True, "no shared memory or queues of others")
-        yield Layer("uts namespace", True, "a host name of its own")
-        yield Layer("no_new_privs", True, "set-uid programs gain nothing")
-        yield Layer("capabilities", True, "none left")
-        yield Layer("seccomp", bool(filters), "; ".join(filters) or "neither ours nor Docker's")
-        yield Layer("landlock", bool(abi), f"ABI {abi}" if abi else "not in this kernel, or kept from containers")
-        yield Layer("rlimits", True, "memory, files, open files, core")
-        for name, on in (("memory", "MemoryLimit"), ("pids", "PidsLimit"), ("cpu", self.cpus and "CpuCfsQuota")):
-            yield Layer(f"{name} cgroup", bool(info.get(on)), "for each session" if info.get(on) else "not kept here")
-        yield Layer("work folder", True, "in memory, of bounded size")
+        layers = tuple(confinement.layers(self._info, self._hello or {}, self.cpus))
+        return Report("container", f"as asked for, of the image {self.image!r}", layers)
 
     @property
     def alive(self) -> bool:
@@ -223,11 +159,12 @@ class Container:
         with self._lock:
             if self._gone:
                 raise SandboxError("the sandbox was closed meanwhile")
-            self._made = self._client.containers.create(name=self._name, **options)
+            labels = {**_labels(), "envweave.owner": str(os.getpid())}
+            self._made = self._client.containers.create(name=self._name, labels=labels, **options)
             self._made.start()
             self._made.reload()
             self.pid = self._made.attrs["State"]["Pid"]
-            self._group = _memory_of(self.pid)
+            self._group = memory_of(self.pid)
 
     def last_words(self) -> str:
         """The end of its log, once it has ended: of an exception, the last line says which."""
@@ -296,23 +233,6 @@ def _end(client: Any, containers: set[Container], owner: int) -> None:
 async def _aside(wait: Wait, call: Callable[[], T]) -> T:
     """The SDK blocks: on a loop, it does so in a thread."""
     return await asyncio.to_thread(call) if wait is LOOPING else call()
-
-
-def _memory_of(pid: int) -> Group:
-    """Where the kernel counts the memory of a process, if this side can see it."""
-    with suppress(OSError):
-        for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines():
-            _, controllers, path = line.split(":", 2)
-            folder = Path("/sys/fs/cgroup", controllers, path.lstrip("/"))
-            if controllers in ("", "memory") and folder.is_dir():
-                return Group({"memory": folder})
-    return Group({})
-
-
-def _bounds(size: int | None, files: int | None) -> str:
-    """Of a file system in memory."""
-    bounds = {"uid": AGENT, "gid": AGENT, "mode": "0700", "size": size, "nr_inodes": files}
-    return ",".join(["exec", *(f"{name}={value}" for name, value in bounds.items() if value is not None)])
 
 
 def _reason(error: Exception) -> str:

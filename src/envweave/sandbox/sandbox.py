@@ -82,7 +82,7 @@ class Sandbox:
         self._lock = threading.Lock()
         self._lease: Lease | None = None
         self._pool = Pool(self, pool) if pool else None
-        self._cores: set[Core] = set()
+        self._living: set[Core] = set()
         self._closed = False
         self._pid = os.getpid()
 
@@ -127,7 +127,7 @@ class Sandbox:
         seat = self._pool.take() if self._pool is not None else None
         if seat is None:
             seat = await Seat.take(wait, boundary, self.limits)
-        core = Core(seat, self.tools, self.after_kill, self._cores.discard)
+        core = Core(seat, self.tools, self.after_kill, self._living)
         try:
             for path, data in self.files.items():
                 await seat.files(wait, "write", data, path=path)
@@ -135,7 +135,6 @@ class Sandbox:
         except BaseException:
             await core.close(wait)
             raise
-        self._cores.add(core)
         return core
 
     def close(self) -> None:
@@ -146,7 +145,7 @@ class Sandbox:
             self._closed = True
         if self._pool is not None:
             self._pool.close()
-        for core in list(self._cores):
+        for core in list(self._living):
             drive(core.close(BLOCKING))
         if self._lease is not None:
             self._lease.release()

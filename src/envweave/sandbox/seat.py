@@ -144,7 +144,7 @@ class Seat:
             return
         self.supervision.interrupts = False
         with suppress(Hangup):
-            self._halted = await self.supervision.tell(wait, "halt")
+            self._halted = await self.supervision.begin(wait, "halt")
 
     async def wake(self, wait: Wait) -> None:
         if self._halted is not None:

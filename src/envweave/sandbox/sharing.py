@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -34,7 +35,8 @@ class Lease:
 
 def boundary_for(backend: str, options: dict[str, Any]) -> Lease:
     """The boundary that others use already, if it lives, or a new one."""
-    key = (backend, *sorted((name, value) for name, value in options.items() if value is not None))
+    where = os.environ.get("DOCKER_HOST") if backend == "docker" else None
+    key = (backend, where, *sorted((name, value) for name, value in options.items() if value is not None))
     with _LOCK:
         lease = _SHARED.get(key)
         if lease is None or not lease.boundary.alive:

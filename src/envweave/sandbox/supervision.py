@@ -25,6 +25,7 @@ class Supervision:
         self.interrupts = False
         """It has been told to interrupt the worker, and not yet to do anything that is sure to come after that."""
         self._numbers = itertools.count(1)
+        self._awaited: set[int] = set()
         self._answers: dict[int, Frame] = {}
         self._measures: set[int] = set()
         self._measured: Message | None = None
@@ -33,18 +34,24 @@ class Supervision:
         self, wait: Wait, op: str, blob: bytes = b"", descriptors: tuple[int, ...] = (), **fields: Any
     ) -> Frame:
         """Ask and wait for the answer, which may be that it was `refused`."""
-        return await self.answer(wait, await self.tell(wait, op, blob, descriptors, **fields))
+        return await self.answer(wait, await self.begin(wait, op, blob, descriptors, **fields))
 
-    async def tell(
+    async def begin(
         self, wait: Wait, op: str, blob: bytes = b"", descriptors: tuple[int, ...] = (), **fields: Any
     ) -> int:
-        """Ask, and leave the answer for later. Questions are answered in their order."""
+        """Ask, and fetch the answer later. Questions are answered in their order."""
+        number = next(self._numbers)
+        self._awaited.add(number)
+        await self.line.send(wait, {"op": op, "number": number, **fields}, blob, descriptors)
+        return number
+
+    async def tell(self, wait: Wait, op: str, **fields: Any) -> None:
+        """Ask, and let the answer be; a measure is kept until it is `measured`."""
         number = next(self._numbers)
         if op == "measure":
             self._measures.add(number)
         self.interrupts = self.interrupts or op == "interrupt"
-        await self.line.send(wait, {"op": op, "number": number, **fields}, blob, descriptors)
-        return number
+        await self.line.send(wait, {"op": op, "number": number, **fields})
 
     async def answer(self, wait: Wait, number: int) -> Frame:
         until = time.monotonic() + _PATIENCE
@@ -52,10 +59,7 @@ class Supervision:
             if not list(await wait.readable([self.descriptor], until - time.monotonic())):
                 raise SandboxError(f"the supervisor of the session has not answered for {_PATIENCE:g} s")
             self.pull()
-        frame = self._answers.pop(number)
-        for old in [older for older in self._answers if older < number]:  # told, and never asked for
-            del self._answers[old]
-        return frame
+        return self._answers.pop(number)
 
     def pull(self) -> None:
         """Take in what has been said. Raises `Hangup` if the supervisor is gone."""
@@ -65,7 +69,8 @@ class Supervision:
             elif message["number"] in self._measures:
                 self._measures.discard(message["number"])
                 self._measured = message
-            else:
+            elif message["number"] in self._awaited:
+                self._awaited.discard(message["number"])
                 self._answers[message["number"]] = message, blob
 
     def measured(self) -> Message | None:

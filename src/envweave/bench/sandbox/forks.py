@@ -8,7 +8,7 @@ from envweave.bench.figure import Figure
 from envweave.bench.sandbox.timing import PAUSE, Contender, in_turns, timed
 from envweave.sandbox import Sandbox, Session
 
-EACH = 5
+EACH = 8
 """Forks in a turn."""
 
 ARRAY = """
@@ -27,7 +27,7 @@ while memory() - before < 100 * 2**20:
 
 
 def forks(rounds: int) -> list[Figure]:
-    """The median of all. Ending a fork is not counted."""
+    """A median of one round each. Ending a fork is not counted."""
     with Sandbox(preload=["numpy"]) as sandbox:
         sessions = [sandbox.start() for _ in range(3)]
         for session, code in zip(sessions, ("held = []", ARRAY, OBJECTS), strict=True):
@@ -36,7 +36,7 @@ def forks(rounds: int) -> list[Figure]:
                 raise RuntimeError(f"the session could not fill its memory: {result.exception}")
         objects = sessions[2].run("len(held)").return_value
         contenders: list[Contender] = [partial(_turn, session) for session in sessions]
-        empty, array, rows = in_turns(2 * rounds, contenders)
+        empty, array, rows = in_turns(rounds, contenders)
     made_of = f"{objects:,} dicts of an int, a str and a float"
     return [
         array.figure(

@@ -46,12 +46,11 @@ def _turn(run: Callable[[str], object], code: str) -> list[float]:
 def _against(found: list[Timed], what: str, *, at_least: float) -> list[Figure]:
     """Nothing, where there is no other."""
     ours, *others = found
-    return [
-        ours.times_faster(
-            other, what, at_least=at_least, note=f"{other.median * 1e6:.0f} / {ours.median * 1e6:.0f} µs at the median"
-        )
-        for other in others
-    ]
+    figures = []
+    for other in others:
+        note = f"{other.median * 1e6:.0f} / {ours.median * 1e6:.0f} µs"
+        figures.append(ours.times_faster(other, what, at_least=at_least, note=note))
+    return figures
 
 
 def _smolagents() -> Callable[[str], object]:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import platform
 from contextlib import ExitStack
 from statistics import median
 
 from envweave.bench.figure import Figure
-from envweave.bench.sandbox.containers import image_for
 from envweave.bench.sandbox.timing import PAUSE, in_turns, left_out, timed
 from envweave.errors import EnvWeaveError
 from envweave.sandbox import Sandbox
 
 EACH, FEW = 20, 2
 """Starts in a turn, and those of containers."""
+OF_THE_TESTS = f"envweave-test-base:{platform.python_version()}"
+"""An image that the tests make. None is downloaded."""
 
 
 class Starter:
@@ -43,15 +45,15 @@ class Starter:
 
 
 def starts(rounds: int, image: str | None) -> list[Figure]:
-    """The medians of all."""
+    """A median of one round each."""
     versus = "start in a container (docker run) / from a warm fork-server"
     with ExitStack() as stack:
         server = Starter(stack.enter_context(Sandbox(preload=["numpy"])), EACH)
         pooled = Starter(stack.enter_context(Sandbox(preload=["numpy"], pool=4)), EACH)
         contenders = [server, pooled]
         try:
-            contenders.append(Starter(stack.enter_context(Sandbox("docker", image=image_for(image))), FEW))
-        except (EnvWeaveError, ImportError) as error:
+            contenders.append(Starter(stack.enter_context(_in_containers(image)), FEW))
+        except EnvWeaveError as error:
             left_out(versus, error)
         warm, pool, *containers = in_turns(rounds, contenders)
     figures = [
@@ -62,3 +64,16 @@ def starts(rounds: int, image: str | None) -> list[Figure]:
         note = f"{container.median * 1e3:.0f} / {warm.median * 1e3:.1f} ms, the container without numpy"
         figures.append(warm.times_faster(container, versus, at_least=15, note=note))
     return figures
+
+
+def _in_containers(image: str | None) -> Sandbox:
+    """In the image that is named, or one of those that may be there. Raises the last reason why not."""
+    for each in (image,) if image is not None else (OF_THE_TESTS, None):
+        sandbox = Sandbox("docker", image=each)
+        try:
+            sandbox.report()
+            return sandbox
+        except EnvWeaveError as error:
+            sandbox.close()
+            reason = error
+    raise reason

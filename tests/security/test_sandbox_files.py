@@ -57,7 +57,11 @@ def test_places_of_the_host_are_not_there(session, value, path):
         pytest.skip("Python itself lies there")
     found = value(session, f"attempt(os.listdir if os.path.isdir({path!r}) else open, {path!r})")
     if any(Path(each).is_relative_to(path) for each in (sys.prefix, sys.base_prefix)):
-        assert set(value(session, f"os.listdir({path!r})")) <= {Path(each).relative_to(path).parts[0] for each in (sys.prefix, sys.base_prefix) if Path(each).is_relative_to(path)}
+        assert set(value(session, f"os.listdir({path!r})")) <= {
+            Path(each).relative_to(path).parts[0]
+            for each in (sys.prefix, sys.base_prefix)
+            if Path(each).is_relative_to(path)
+        }
     else:
         assert found in ("ENOENT", "EACCES", "ENXIO")
 
@@ -67,7 +71,9 @@ def test_the_passwords_of_the_host_are_not_there(session, value):
 
 
 def test_only_the_folders_of_the_session_can_be_written_to(session, value):
-    writable = value(session, """
+    writable = value(
+        session,
+        """
 found = []
 for folder, folders, _ in os.walk("/"):
     if folder.startswith(("/proc", "/sys")) or folder.count("/") > 4:
@@ -80,7 +86,9 @@ for folder, folders, _ in os.walk("/"):
     except OSError:
         pass
 found
-""", timeout=60)
+""",
+        timeout=60,
+    )
     assert set(writable) <= {"/home/agent", "/home/agent/work", "/home/agent/tmp", "/home/agent/shm"}
 
 
@@ -99,8 +107,13 @@ def test_the_python_installation_cannot_be_changed(session, value, change):
 
 @pytest.mark.parametrize("name", ["null", "zero", "full", "random", "urandom"])
 def test_devices_cannot_be_replaced_or_changed(session, value, name):
-    assert value(session, f"attempt(os.unlink, '/dev/{name}'), attempt(os.chmod, '/dev/{name}', 0)") != ["allowed", "allowed"]
-    assert "allowed" not in value(session, f"[attempt(os.unlink, '/dev/{name}'), attempt(os.rename, '/dev/{name}', '/dev/x')]")
+    assert value(session, f"attempt(os.unlink, '/dev/{name}'), attempt(os.chmod, '/dev/{name}', 0)") != [
+        "allowed",
+        "allowed",
+    ]
+    assert "allowed" not in value(
+        session, f"[attempt(os.unlink, '/dev/{name}'), attempt(os.rename, '/dev/{name}', '/dev/x')]"
+    )
 
 
 @pytest.mark.parametrize("kind", ["S_IFCHR", "S_IFBLK"])
@@ -108,7 +121,9 @@ def test_devices_cannot_be_made(session, value, kind):
     assert value(session, f"attempt(os.mknod, 'device', 0o666 | stat.{kind}, os.makedev(1, 1))") == "EPERM"
 
 
-@pytest.mark.parametrize("path", ["../../../etc/passwd", "/etc/passwd", "..", "../work/x", "a/../../x", "", ".", "/", "x\0y", "./../tmp/x"])
+@pytest.mark.parametrize(
+    "path", ["../../../etc/passwd", "/etc/passwd", "..", "../work/x", "a/../../x", "", ".", "/", "x\0y", "./../tmp/x"]
+)
 def test_paths_that_lead_out_of_the_work_folder_are_refused(session, path):
     with pytest.raises(EnvWeaveError):
         session.read_file(path)
@@ -127,12 +142,16 @@ def test_a_folder_that_is_a_link_is_followed_neither_for_reading_nor_for_writing
 
 
 def test_links_are_not_listed_as_files(session):
-    session.run("os.symlink('/etc/passwd', 'link'); os.symlink('/', 'root'); os.symlink('loop', 'loop'); os.mkfifo('fifo')")
+    session.run(
+        "os.symlink('/etc/passwd', 'link'); os.symlink('/', 'root'); os.symlink('loop', 'loop'); os.mkfifo('fifo')"
+    )
     assert session.list_files() == {}
 
 
 def test_the_work_folder_itself_replaced_by_a_link_leads_nowhere(session):
-    session.run("os.chdir('/'); os.rename('/home/agent/work', '/home/agent/old'); os.symlink('/etc', '/home/agent/work')")
+    session.run(
+        "os.chdir('/'); os.rename('/home/agent/work', '/home/agent/old'); os.symlink('/etc', '/home/agent/work')"
+    )
     for ask in (lambda: session.read_file("passwd"), lambda: session.write_file("x", b"x"), session.list_files):
         try:
             found = ask()
@@ -142,7 +161,9 @@ def test_the_work_folder_itself_replaced_by_a_link_leads_nowhere(session):
 
 
 def test_the_work_folder_removed_is_an_error_and_no_more(session):
-    session.run("import shutil; os.chdir('/'); shutil.rmtree('/home/agent/work'); open('/home/agent/work', 'w').close()")
+    session.run(
+        "import shutil; os.chdir('/'); shutil.rmtree('/home/agent/work'); open('/home/agent/work', 'w').close()"
+    )
     for ask in (lambda: session.read_file("x"), lambda: session.write_file("x", b"x"), session.list_files):
         with pytest.raises(EnvWeaveError):
             ask()
@@ -260,24 +281,86 @@ def test_no_process_of_the_host_is_seen(session, value):
     assert value(session, "strangers()") == []
 
 
-@pytest.mark.parametrize("name", ["mem", "environ", "maps", "root", "cwd", "exe", "fd", "fd/0", "ns/mnt", "ns/user", "map_files", "syscall", "stack", "auxv", "personality", "task/1/mem"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "mem",
+        "environ",
+        "maps",
+        "root",
+        "cwd",
+        "exe",
+        "fd",
+        "fd/0",
+        "ns/mnt",
+        "ns/user",
+        "map_files",
+        "syscall",
+        "stack",
+        "auxv",
+        "personality",
+        "task/1/mem",
+    ],
+)
 def test_the_first_process_cannot_be_looked_into(session, value, name):
-    found = value(session, f"""
+    found = value(
+        session,
+        f"""
 path = "/proc/1/{name}"
 def look():
     if os.path.islink(path): return os.readlink(path)
     return os.listdir(path) if os.path.isdir(path) else open(path, "rb").read(64)
 attempt(look)
-""")
+""",
+    )
     assert found in ("EACCES", "EPERM", "ENOENT", "EIO")
 
 
-@pytest.mark.parametrize("name", ["sys", "kcore", "kallsyms", "kmsg", "keys", "cmdline", "config.gz", "modules", "sysrq-trigger", "timer_list", "iomem", "bus", "acpi", "irq", "sched_debug", "version", "meminfo", "mounts/../sys"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "sys",
+        "kcore",
+        "kallsyms",
+        "kmsg",
+        "keys",
+        "cmdline",
+        "config.gz",
+        "modules",
+        "sysrq-trigger",
+        "timer_list",
+        "iomem",
+        "bus",
+        "acpi",
+        "irq",
+        "sched_debug",
+        "version",
+        "meminfo",
+        "mounts/../sys",
+    ],
+)
 def test_the_kernel_tells_nothing_in_proc(session, value, name):
     assert value(session, f"os.path.exists('/proc/{name}') and attempt(open, '/proc/{name}')") is False
 
 
-@pytest.mark.parametrize("name", ["oom_score_adj", "oom_adj", "uid_map", "gid_map", "setgroups", "attr/current", "mem", "timens_offsets", "timerslack_ns", "coredump_filter", "comm", "clear_refs", "autogroup"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "oom_score_adj",
+        "oom_adj",
+        "uid_map",
+        "gid_map",
+        "setgroups",
+        "attr/current",
+        "mem",
+        "timens_offsets",
+        "timerslack_ns",
+        "coredump_filter",
+        "comm",
+        "clear_refs",
+        "autogroup",
+    ],
+)
 def test_nothing_of_a_process_is_changed_by_writing_to_proc(session, value, name):
     assert value(session, f"attempt(open, '/proc/self/{name}', 'r+b', 0)") in ("EACCES", "EPERM", "ENOENT", "EROFS")
 
@@ -285,7 +368,17 @@ def test_nothing_of_a_process_is_changed_by_writing_to_proc(session, value, name
 def test_no_secret_of_the_host_is_in_the_environment(session, value, canary):
     names = value(session, "dict(os.environ)")
     assert canary not in str(names)
-    assert set(names) <= {"PATH", "LANG", "HOME", "TMPDIR", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "PYTHONHASHSEED", "LC_CTYPE"}
+    assert set(names) <= {
+        "PATH",
+        "LANG",
+        "HOME",
+        "TMPDIR",
+        "OPENBLAS_NUM_THREADS",
+        "OMP_NUM_THREADS",
+        "MKL_NUM_THREADS",
+        "PYTHONHASHSEED",
+        "LC_CTYPE",
+    }
 
 
 def test_no_secret_of_the_host_is_anywhere_in_memory(session, value, canary):
@@ -299,7 +392,10 @@ def test_what_is_in_memory_would_be_found(session, value):
 
 
 def test_no_file_of_the_host_is_open(session, value):
-    found = value(session, "{name: os.readlink(f'/proc/self/fd/{name}') for name in os.listdir('/proc/self/fd') if os.path.lexists(f'/proc/self/fd/{name}')}")
+    found = value(
+        session,
+        "{name: os.readlink(f'/proc/self/fd/{name}') for name in os.listdir('/proc/self/fd') if os.path.lexists(f'/proc/self/fd/{name}')}",
+    )
     assert set(found) == {"0", "1", "2", "100"}
     assert found["0"] == "/dev/null"
     assert found["1"].startswith("pipe:")

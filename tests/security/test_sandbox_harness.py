@@ -16,7 +16,7 @@ SABOTAGE = [
     "import builtins\nbuiltins.BaseException = builtins.Exception = builtins.KeyboardInterrupt = int",
     "import builtins\nbuiltins.__import__ = lambda *_: 1 / 0",
     "import builtins\nbuiltins.open = builtins.print = builtins.str = None",
-    "import json\njson.dumps = lambda *_, **__: '{\"op\": \"result\"}'",
+    'import json\njson.dumps = lambda *_, **__: \'{"op": "result"}\'',
     "import json\njson.dumps = lambda *_, **__: 1 / 0",
     "import json, json.decoder, json.encoder\njson.loads = json.decoder = json.encoder = None",
     "json.encoder.c_make_encoder = None\njson.JSONEncoder.default = lambda s, o: os._exit(5)",
@@ -92,7 +92,10 @@ def test_sabotage_of_the_interpreter_stays_within_its_session(session, other, sa
     assert other.run("1 + 1").return_value == 2
 
 
-@pytest.mark.parametrize("sabotage", ["os.kill(os.getpid(), 9)", "import builtins\nbuiltins.__dict__.clear()", "worker().channel.sock = None"])
+@pytest.mark.parametrize(
+    "sabotage",
+    ["os.kill(os.getpid(), 9)", "import builtins\nbuiltins.__dict__.clear()", "worker().channel.sock = None"],
+)
 def test_after_a_kill_the_interpreter_is_a_fresh_one(session, sabotage):
     session.run(sabotage, timeout=2)
     session.run("import ctypes; ctypes.string_at(0)", timeout=2)
@@ -104,17 +107,26 @@ def test_after_a_kill_the_interpreter_is_a_fresh_one(session, sabotage):
 @pytest.mark.parametrize("name", ["envweave", "pytest", "_pytest", "__main__.pytest"])
 def test_no_module_of_the_host_is_found(session, value, name):
     assert value(session, f"{name!r} in sys.modules") is False
-    assert value(session, f"[each for each in gc.get_objects() if type(each).__name__ == 'module' and each.__name__ == {name!r}]") == []
+    assert (
+        value(
+            session,
+            f"[each for each in gc.get_objects() if type(each).__name__ == 'module' and each.__name__ == {name!r}]",
+        )
+        == []
+    )
 
 
 def test_frames_lead_to_the_worker_and_no_further(session, value):
-    files = value(session, """
+    files = value(
+        session,
+        """
 here, found = sys._getframe(), []
 while here:
     found.append(here.f_code.co_filename)
     here = here.f_back
 found
-""")
+""",
+    )
     assert all(each.startswith(("<envweave ", "<step ", "<string>")) for each in files)
 
 
@@ -136,11 +148,23 @@ def tooled(make, canary):
 
     def fail(kind):
         local_secret = secret  # noqa: F841
-        raise {"value": ValueError("as told"), "own": Refusal(), "exit": SystemExit(3), "interrupt": KeyboardInterrupt(), "key": KeyError("k")}[kind]
+        raise {
+            "value": ValueError("as told"),
+            "own": Refusal(),
+            "exit": SystemExit(3),
+            "interrupt": KeyboardInterrupt(),
+            "key": KeyError("k"),
+        }[kind]
 
     release = threading.Event()
     session = make(
-        tools={"greet": greet, "fail": fail, "slow": lambda: release.wait(30) and "late", "odd": lambda: object(), "size": lambda text: len(text)},
+        tools={
+            "greet": greet,
+            "fail": fail,
+            "slow": lambda: release.wait(30) and "late",
+            "odd": lambda: object(),
+            "size": lambda text: len(text),
+        },
         limits=Limits(tool_calls=20, grace=10),
     )
     session.set("backwards", secret[::-1])
@@ -159,7 +183,16 @@ def test_a_tool_has_nothing_to_follow_to_the_host(tooled, value):
     assert value(session, "greet.__globals__.get('__name__')").startswith("envweave.sandbox.guest")
 
 
-@pytest.mark.parametrize(("kind", "told"), [("value", "ValueError"), ("own", "ToolError"), ("exit", "ToolError"), ("interrupt", "ToolError"), ("key", "KeyError")])
+@pytest.mark.parametrize(
+    ("kind", "told"),
+    [
+        ("value", "ValueError"),
+        ("own", "ToolError"),
+        ("exit", "ToolError"),
+        ("interrupt", "ToolError"),
+        ("key", "KeyError"),
+    ],
+)
 def test_a_tool_that_raises_tells_no_more_than_type_and_message(tooled, canary, kind, told):
     session, _, _ = tooled
     result = session.run(f"fail({kind!r})")
@@ -171,7 +204,10 @@ def test_a_tool_that_raises_tells_no_more_than_type_and_message(tooled, canary, 
 
 def test_what_a_tool_raised_has_no_frame_of_the_host(tooled, value):
     session, _, _ = tooled
-    assert value(session, """
+    assert (
+        value(
+            session,
+            """
 try:
     fail("value")
 except ValueError as caught:
@@ -180,10 +216,15 @@ except ValueError as caught:
         found.append(here.tb_frame.f_code.co_filename)
         here = here.tb_next
 all(each.startswith(("<step", "<envweave")) for each in found) and error.__cause__ is None and vars(error) == {}
-""") is True
+""",
+        )
+        is True
+    )
 
 
-@pytest.mark.parametrize("name", ["__class__", "__init__", "greet.__globals__", "os.system", "eval", "", "greet\0", "tools"])
+@pytest.mark.parametrize(
+    "name", ["__class__", "__init__", "greet.__globals__", "os.system", "eval", "", "greet\0", "tools"]
+)
 def test_only_tools_that_were_given_can_be_called(tooled, name):
     session, events, _ = tooled
     session.set("name", name)
@@ -216,7 +257,9 @@ thread = threading.Thread(target=later, daemon=True)
 def test_a_call_in_the_name_of_an_older_run_is_not_made(tooled):
     session, events, _ = tooled
     session.run("old = worker().mail._step")
-    session.run("os.write(100, frame({'op': 'call', 'id': old, 'call': 1, 'name': 'greet', 'args': ['forged'], 'kwargs': {}})); time.sleep(0.1)")
+    session.run(
+        "os.write(100, frame({'op': 'call', 'id': old, 'call': 1, 'name': 'greet', 'args': ['forged'], 'kwargs': {}})); time.sleep(0.1)"
+    )
     assert events == []
 
 
@@ -229,7 +272,8 @@ def test_calls_of_tools_are_as_many_as_the_limit_says(tooled):
 
 def test_calls_from_many_threads_are_as_many_as_the_limit_says(tooled):
     session, events, _ = tooled
-    session.run("""
+    session.run(
+        """
 def call_it(n):
     try:
         greet(n)
@@ -238,7 +282,9 @@ def call_it(n):
 threads = [threading.Thread(target=call_it, args=(n,)) for n in range(40)]
 for each in threads: each.start()
 for each in threads: each.join()
-""", timeout=30)
+""",
+        timeout=30,
+    )
     assert len(events) == 20
 
 
@@ -258,7 +304,18 @@ def test_a_value_of_a_tool_that_is_no_data_is_refused(tooled):
     assert session.run("odd()").exception.type == "TypeError"
 
 
-@pytest.mark.parametrize("argument", ["object()", "lambda: 0", "float('nan')", "b'x'", "{1: 2}", "type('S', (str,), {})('x')", "(x := [], x.append(x))[0]"])
+@pytest.mark.parametrize(
+    "argument",
+    [
+        "object()",
+        "lambda: 0",
+        "float('nan')",
+        "b'x'",
+        "{1: 2}",
+        "type('S', (str,), {})('x')",
+        "(x := [], x.append(x))[0]",
+    ],
+)
 def test_arguments_arrive_as_data_or_not_at_all(tooled, argument):
     session, events, _ = tooled
     assert isinstance(session.run(f"greet({argument})"), ExecutionResult)
@@ -275,11 +332,14 @@ def test_gigantic_arguments_are_refused_or_kill_and_never_reach_the_host(tooled)
 def test_a_flood_of_slow_calls_holds_up_nobody_for_ever(make):
     gate = threading.Event()
     session = make(tools={"slow": lambda: gate.wait(60)}, limits=Limits(tool_wall=0.3, tool_calls=50))
-    result = session.run("""
+    result = session.run(
+        """
 question = {"op": "call", "id": worker().mail._step, "name": "slow", "args": [], "kwargs": {}}
 for n in range(40): os.write(100, frame({**question, "call": n}))
 while True: pass
-""", timeout=1)
+""",
+        timeout=1,
+    )
     gate.set()
     assert not result.success
     assert session.run("1 + 1").return_value == 2
@@ -288,12 +348,15 @@ while True: pass
 def test_waiting_for_a_tool_in_one_thread_gives_another_no_endless_time(make):
     gate = threading.Event()
     session = make(tools={"slow": lambda: gate.wait(0.2)}, limits=Limits(tool_calls=20))
-    result = session.run("""
+    result = session.run(
+        """
 def call_on():
     while True:
         slow()
 threading.Thread(target=call_on, daemon=True).start()
 while True: pass
-""", timeout=0.5)
+""",
+        timeout=0.5,
+    )
     assert not result.success
     assert result.limit is not None

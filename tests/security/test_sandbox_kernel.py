@@ -98,12 +98,30 @@ def test_a_call_that_code_has_no_business_with_is_refused(session, value, name):
     assert value(session, f"call({name!r}, {CALLS[name]})") in REFUSED
 
 
-@pytest.mark.parametrize("flag", [NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET, NEWTIME, NEWUSER | BRANCH, BRANCH | NEWPID, BRANCH | NEWTIME], ids=hex)
+@pytest.mark.parametrize(
+    "flag",
+    [
+        NEWNS,
+        NEWCGROUP,
+        NEWUTS,
+        NEWIPC,
+        NEWUSER,
+        NEWPID,
+        NEWNET,
+        NEWTIME,
+        NEWUSER | BRANCH,
+        BRANCH | NEWPID,
+        BRANCH | NEWTIME,
+    ],
+    ids=hex,
+)
 def test_no_namespace_can_be_made_by_unshare(session, value, flag):
     assert value(session, f"call('unshare', {flag})") == "EPERM"
 
 
-@pytest.mark.parametrize("flag", [NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET, BRANCH, NEWUSER | BRANCH], ids=hex)
+@pytest.mark.parametrize(
+    "flag", [NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET, BRANCH, NEWUSER | BRANCH], ids=hex
+)
 def test_no_namespace_can_be_made_by_clone(session, value, flag):
     assert value(session, f"call('clone', {flag} | 17, 0, 0, 0, 0)") == "EPERM"
 
@@ -143,7 +161,9 @@ def test_the_one_unshare_that_forks_need_gains_nothing(session, value, gain):
 
 def test_a_process_that_has_unshared_still_ends_with_its_session(sandbox, arm, marker, marked, eventually):
     session = arm(sandbox.start())
-    session.run(f"call('unshare', {BRANCH}); subprocess.Popen(['{marker}', '600'], executable='/bin/sleep', start_new_session=True)\nNone")
+    session.run(
+        f"call('unshare', {BRANCH}); subprocess.Popen(['{marker}', '600'], executable='/bin/sleep', start_new_session=True)\nNone"
+    )
     assert eventually(lambda: marked(marker))
     session.close()
     assert not marked(marker)
@@ -157,7 +177,10 @@ def test_a_session_that_has_unshared_can_still_be_used_and_forked(session, value
 
 @pytest.mark.parametrize("forks", [True, False])
 def test_capabilities_are_one_or_none(make, value, forks):
-    found = value(make(forks=forks), "{line.split(':')[0]: int(line.split()[1], 16) for line in open('/proc/self/status') if line.startswith('Cap')}")
+    found = value(
+        make(forks=forks),
+        "{line.split(':')[0]: int(line.split()[1], 16) for line in open('/proc/self/status') if line.startswith('Cap')}",
+    )
     most = 1 << 21 if forks else 0  # CAP_SYS_ADMIN, of its own user namespace
     assert all(held & ~most == 0 for held in found.values())
     assert found["CapInh"] == found["CapAmb"] == 0
@@ -176,12 +199,15 @@ def test_no_new_privileges_and_the_filter_are_on_in_children_too(session, value)
 
 
 def test_a_set_uid_program_gains_nothing(session, value):
-    assert value(session, """
+    assert value(
+        session,
+        """
 import shutil
 shutil.copy(shutil.which("id"), "id")
 os.chmod("id", 0o6755)
 [subprocess.run([each, "-u"], capture_output=True, text=True).stdout for each in ("./id", "id")]
-""") in (["1000\n", "1000\n"], ["", "1000\n"])
+""",
+    ) in (["1000\n", "1000\n"], ["", "1000\n"])
 
 
 def test_set_uid_programs_of_the_host_gain_nothing(session, value):
@@ -194,12 +220,25 @@ len(found), [each for each in flags if "nosuid" not in flags[each] and not each.
     assert value(session, code)[1] == []
 
 
-@pytest.mark.parametrize("call", ["os.setuid(0)", "os.setgid(0)", "os.setresuid(0, 0, 0)", "os.setgroups([0])", "os.setuid(65534)", "os.setreuid(1, 1)"])
+@pytest.mark.parametrize(
+    "call",
+    [
+        "os.setuid(0)",
+        "os.setgid(0)",
+        "os.setresuid(0, 0, 0)",
+        "os.setgroups([0])",
+        "os.setuid(65534)",
+        "os.setreuid(1, 1)",
+    ],
+)
 def test_nobody_else_can_be_become(session, value, call):
-    assert value(session, f"attempt(lambda: {call}), os.getuid(), os.geteuid(), os.getgid()") in (["EPERM", 1000, 1000, 1000], ["EINVAL", 1000, 1000, 1000])
+    assert value(session, f"attempt(lambda: {call}), os.getuid(), os.geteuid(), os.getgid()") in (
+        ["EPERM", 1000, 1000, 1000],
+        ["EINVAL", 1000, 1000, 1000],
+    )
 
 
-@pytest.mark.parametrize("family", [number for number in range(0, 47) if number != socket.AF_UNIX])
+@pytest.mark.parametrize("family", [number for number in range(47) if number != socket.AF_UNIX])
 def test_no_socket_of_any_network_family_can_be_made(session, value, family):
     kinds = value(session, f"[call('socket', {family}, kind, 0) for kind in (1, 2, 3, 4, 5, 6, 10)]")
     assert set(kinds) == {"EAFNOSUPPORT"}
@@ -210,34 +249,49 @@ def test_no_name_is_resolved(session, value):
 
 
 def test_no_network_interface_is_seen_but_a_loopback_that_is_down(session, value):
-    seen = value(session, "[line.split(':')[0].strip() for line in open('/proc/self/net/dev').readlines()[2:]] if os.path.exists('/proc/self/net/dev') else []")
+    seen = value(
+        session,
+        "[line.split(':')[0].strip() for line in open('/proc/self/net/dev').readlines()[2:]] if os.path.exists('/proc/self/net/dev') else []",
+    )
     assert set(seen) <= {"lo"}
 
 
 def test_a_listener_on_the_hosts_loopback_is_not_reached(session, value):
     with socket.create_server(("127.0.0.1", 0)) as server:
-        assert value(session, f"attempt(socket.create_connection, ('127.0.0.1', {server.getsockname()[1]}), 2)") != "allowed"
+        assert (
+            value(session, f"attempt(socket.create_connection, ('127.0.0.1', {server.getsockname()[1]}), 2)")
+            != "allowed"
+        )
 
 
 def test_a_child_cannot_be_traced(session, value):
-    assert value(session, """
+    assert value(
+        session,
+        """
 child = os.fork()
 if not child:
     time.sleep(600)
 outcome = [call("ptrace", 16, child, 0, 0), call("ptrace", 0x4206, child, 0, 0)]
 os.kill(child, 9); os.waitpid(child, 0)
 outcome
-""") == ["EPERM", "EPERM"]
+""",
+    ) == ["EPERM", "EPERM"]
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="x32 is of x86_64")
 def test_calls_by_their_x32_numbers_do_not_exist(session, value):
-    assert value(session, "nr['x32'] = 0x40000000 | 101; nr['x32read'] = 0x40000000; [call('x32', 0, 0, 0, 0), call('x32read', 0, 0, 0)]") == ["ENOSYS", "ENOSYS"]
+    assert value(
+        session,
+        "nr['x32'] = 0x40000000 | 101; nr['x32read'] = 0x40000000; [call('x32', 0, 0, 0, 0), call('x32read', 0, 0, 0)]",
+    ) == ["ENOSYS", "ENOSYS"]
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="int 0x80 is of x86")
 def test_calls_by_the_32_bit_gate_kill(session, value):
-    assert value(session, """
+    assert (
+        value(
+            session,
+            """
 child = os.fork()
 if not child:
     code = mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
@@ -245,11 +299,19 @@ if not child:
     ctypes.CFUNCTYPE(ctypes.c_int)(ctypes.addressof(ctypes.c_char.from_buffer(code)))()
     os._exit(0)
 os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-""") == -31
+""",
+        )
+        == -31
+    )
 
 
 def test_numbers_that_no_call_has_do_not_exist(session, value):
-    assert set(value(session, "found = []\nfor number in (470, 500, 1000, 4096, 2**31 - 1):\n nr['none'] = number\n found.append(call('none', 0))\nfound")) == {"ENOSYS"}
+    assert set(
+        value(
+            session,
+            "found = []\nfor number in (470, 500, 1000, 4096, 2**31 - 1):\n nr['none'] = number\n found.append(call('none', 0))\nfound",
+        )
+    ) == {"ENOSYS"}
 
 
 @pytest.mark.parametrize("option", [8, 22, 24, 26, 28, 31, 35, 41, 44, 47, 53, 55, 59, 65])
@@ -268,7 +330,13 @@ def test_no_signal_is_sent_to_others_through_a_file(session, value, command):
 
 
 def test_no_other_process_can_be_rescheduled(session, value):
-    assert value(session, "[call('sched_setaffinity', 1, 8, b'\\1' * 8), call('setpriority', 0, 1, 19), call('setpriority', 2, 0, 19)]") == ["EPERM"] * 3
+    assert (
+        value(
+            session,
+            "[call('sched_setaffinity', 1, 8, b'\\1' * 8), call('setpriority', 0, 1, 19), call('setpriority', 2, 0, 19)]",
+        )
+        == ["EPERM"] * 3
+    )
 
 
 def test_priority_cannot_be_raised(session, value):

@@ -36,7 +36,7 @@ def busy(sandbox):
     one, two = sandbox.start(), sandbox.start()
     for each in (one, two):
         each.run(f"import os, subprocess, signal, time, threading; subprocess.Popen(['{marker}', '600'], executable='/bin/sleep', start_new_session=True)\\nNone")
-    with two.fork() if False else sandbox.start() as three:
+    with sandbox.start() as three:
         forks = [three.fork() for _ in range(3)]
         snapshot = three.snapshot()
         forks[0].run(f"import os, subprocess; subprocess.Popen(['{marker}', '600'], executable='/bin/sleep')\\nNone")
@@ -103,7 +103,9 @@ def _environment():
 def after_busy(sandbox, tmp_path_factory):
     """What a host that was busy with sandboxes and has closed them all says of itself."""
     marker = f"envweave-busy-{os.getpid()}-{tmp_path_factory.mktemp('m').name}"
-    done = subprocess.run([sys.executable, "-c", BUSY, marker], capture_output=True, text=True, timeout=110, env=_environment())
+    done = subprocess.run(
+        [sys.executable, "-c", BUSY, marker], capture_output=True, text=True, timeout=110, env=_environment()
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     return {**json.loads(done.stdout), "marker": marker, "stderr": done.stderr}
 
@@ -140,7 +142,13 @@ def test_no_warning_was_given(after_busy):
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT], ids=lambda each: each.name)
 def test_nothing_is_left_of_a_host_that_is_killed(sandbox, marker, marked, eventually, mode, number):
     arguments = [marker] if mode == "idle" else [marker, "run"]
-    with subprocess.Popen([sys.executable, "-c", HOST, *arguments], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=_environment()) as host:
+    with subprocess.Popen(
+        [sys.executable, "-c", HOST, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env=_environment(),
+    ) as host:
         try:
             assert host.stdout.readline() == "ready\n"
             assert len([pid for pid in marked(marker) if pid != host.pid]) == 5
@@ -207,7 +215,11 @@ print(json.dumps(found))
 
 
 def _bare(folder, names):
-    return {name for name in names if name in ("site-packages", "test", "__pycache__", "idlelib", "tkinter", "ensurepip", "lib2to3")}
+    return {
+        name
+        for name in names
+        if name in ("site-packages", "test", "__pycache__", "idlelib", "tkinter", "ensurepip", "lib2to3")
+    }
 
 
 def test_an_ordinary_user_has_the_same_walls(sandbox):
@@ -220,25 +232,49 @@ def test_an_ordinary_user_has_the_same_walls(sandbox):
     try:
         folder.chmod(0o755)
         version = f"python{sys.version_info.major}.{sys.version_info.minor}"
-        shutil.copytree(Path(sys.base_prefix) / "lib" / version, folder / "python/lib" / version, ignore=_bare, symlinks=True)
+        shutil.copytree(
+            Path(sys.base_prefix) / "lib" / version, folder / "python/lib" / version, ignore=_bare, symlinks=True
+        )
         for library in (Path(sys.base_prefix) / "lib").glob("libpython*"):
             shutil.copy(library, folder / "python/lib")
         (folder / "python/bin").mkdir()
         shutil.copy(os.path.realpath(sys.executable), folder / "python/bin" / version)
         shutil.copytree(SRC / "envweave", folder / "src/envweave", ignore=shutil.ignore_patterns("__pycache__"))
-        for needed in ("pydantic", "pydantic_core", "typing_extensions.py", "annotated_types", "typing_inspection", "msgspec"):
-            for place in (each for each in map(Path, sys.path) if each.name == "site-packages" and (each / needed).exists()):
+        for needed in (
+            "pydantic",
+            "pydantic_core",
+            "typing_extensions.py",
+            "annotated_types",
+            "typing_inspection",
+            "msgspec",
+        ):
+            for place in (
+                each for each in map(Path, sys.path) if each.name == "site-packages" and (each / needed).exists()
+            ):
                 copy = shutil.copytree if (place / needed).is_dir() else shutil.copy
                 copy(place / needed, folder / "src" / needed)
                 break
         subprocess.run(["chmod", "-R", "a+rX", str(folder)], check=True)
         done = subprocess.run(
-            ["setpriv", "--reuid=12345", "--regid=12345", "--clear-groups", str(folder / "python/bin" / version), "-c", ORDINARY],
+            [
+                "setpriv",
+                "--reuid=12345",
+                "--regid=12345",
+                "--clear-groups",
+                str(folder / "python/bin" / version),
+                "-c",
+                ORDINARY,
+            ],
             capture_output=True,
             text=True,
             timeout=110,
             cwd="/",
-            env={"PATH": "/usr/bin:/bin", "PYTHONPATH": str(folder / "src"), "HOME": "/nonexistent", "PYTHONDONTWRITEBYTECODE": "1"},
+            env={
+                "PATH": "/usr/bin:/bin",
+                "PYTHONPATH": str(folder / "src"),
+                "HOME": "/nonexistent",
+                "PYTHONDONTWRITEBYTECODE": "1",
+            },
         )
     finally:
         shutil.rmtree(folder)

@@ -36,7 +36,10 @@ def test_code_that_ends_its_process_is_a_result_and_the_session_goes_on(session,
     assert session.read_file("kept") == b"x"
 
 
-@pytest.mark.parametrize(("code", "exit_code"), [("sys.exit(3)", 3), ("sys.exit()", 0), ("raise SystemExit('why')", 1), ("sys.exit(2**70)", 0)])
+@pytest.mark.parametrize(
+    ("code", "exit_code"),
+    [("sys.exit(3)", 3), ("sys.exit()", 0), ("raise SystemExit('why')", 1), ("sys.exit(2**70)", 0)],
+)
 def test_sys_exit_ends_the_run_only(session, code, exit_code):
     result = session.run(f"x = 5\n{code}")
     assert (result.exit_code, result.state) == (exit_code, "kept")
@@ -177,12 +180,17 @@ def test_a_worker_killed_from_outside_at_any_moment_is_a_result(sandbox, session
     for delay in (0.0, 0.001, 0.003, 0.01, 0.03):
         session.set("MARKER", marker[-12:])
         session.set("delay", delay)
-        result = session.run("""
+        result = session.run(
+            """
 ctypes.CDLL(None).prctl(15, MARKER.encode())
 os.fork() or (time.sleep(delay), os.kill(os.getppid(), signal.SIGKILL), os._exit(0))
 for _ in range(200): print('x' * 1000, flush=True); time.sleep(0.001)
 time.sleep(60)
-""" if delay else "os.kill(os.getpid(), 9)", timeout=30)
+"""
+            if delay
+            else "os.kill(os.getpid(), 9)",
+            timeout=30,
+        )
         assert isinstance(result, ExecutionResult)
         assert session.run("1", timeout=30).return_value == 1
         session.run("import os, signal, time, ctypes")
@@ -190,7 +198,11 @@ time.sleep(60)
 
 def _first_process_of(marked, marker):
     (pid,) = marked(marker)
-    return int(next(line.split()[1] for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("PPid")))
+    return int(
+        next(
+            line.split()[1] for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("PPid")
+        )
+    )
 
 
 def test_a_supervisor_that_is_gone_is_told_and_nothing_hangs(sandbox, arm, marker, marked):
@@ -212,7 +224,9 @@ def test_a_supervisor_that_is_gone_is_told_and_nothing_hangs(sandbox, arm, marke
 def test_a_fork_server_that_is_gone_is_told_and_nothing_hangs(marker, marked, eventually, sandbox):
     with Sandbox(preload=["colorsys"]) as mine:  # a fork-server of its own
         session = mine.start()
-        started = session.run(f"import subprocess; subprocess.Popen(['{marker}', '600'], executable='/bin/sleep')\nNone")
+        started = session.run(
+            f"import subprocess; subprocess.Popen(['{marker}', '600'], executable='/bin/sleep')\nNone"
+        )
         assert started.success, started.exception
         assert eventually(lambda: marked(marker))
         pid = _first_process_of(marked, marker)
@@ -254,12 +268,15 @@ def test_interrupting_children_of_the_code_reaches_programs_too(make, value):
 
 def test_many_zombies_do_not_fill_the_session(make, value):
     session = make(limits=Limits(processes=16))
-    result = session.run("""
+    result = session.run(
+        """
 for _ in range(100):
     if not os.fork():
         if not os.fork():
             os._exit(0)
         os._exit(0)
     os.wait()
-""", timeout=60)
+""",
+        timeout=60,
+    )
     assert result.success, result.exception

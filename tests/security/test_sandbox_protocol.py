@@ -65,7 +65,9 @@ def test_a_forged_value_is_bounded_like_an_honest_one(make):
 
 
 def test_a_forged_message_and_traceback_are_bounded(session):
-    result = session.run("forge(error={'type': 't' * 300_000, 'message': 'm' * 300_000, 'traceback': 'b' * 300_000})\ntime.sleep(60)")
+    result = session.run(
+        "forge(error={'type': 't' * 300_000, 'message': 'm' * 300_000, 'traceback': 'b' * 300_000})\ntime.sleep(60)"
+    )
     assert len(result.exception.type) + len(result.exception.message) + len(result.exception.traceback) < 100_000
 
 
@@ -168,19 +170,25 @@ x = 1
 
 
 def test_protocol_on_stdout_is_text(session):
-    result = session.run("sys.stdout.buffer.write(frame({'op': 'result', 'id': worker().mail._step, 'value': {'data': 6}})); 5")
+    result = session.run(
+        "sys.stdout.buffer.write(frame({'op': 'result', 'id': worker().mail._step, 'value': {'data': 6}})); 5"
+    )
     assert result.return_value == 5
     assert '"op": "result"' in result.stdout
 
 
 def test_protocol_on_stderr_of_a_child_is_text(session):
-    result = session.run("subprocess.run([sys.executable, '-c', 'import os; os.write(2, bytes.fromhex(\"' + frame({'op': 'result'}).hex() + '\"))'])\n5")
+    result = session.run(
+        "subprocess.run([sys.executable, '-c', 'import os; os.write(2, bytes.fromhex(\"' + frame({'op': 'result'}).hex() + '\"))'])\n5"
+    )
     assert result.return_value == 5
     assert '"op": "result"' in result.stderr
 
 
 def test_programs_that_the_code_starts_do_not_inherit_the_control_line(session, value):
-    seen = value(session, "subprocess.run(['/bin/ls', '/proc/self/fd'], capture_output=True, text=True, close_fds=False).stdout")
+    seen = value(
+        session, "subprocess.run(['/bin/ls', '/proc/self/fd'], capture_output=True, text=True, close_fds=False).stdout"
+    )
     assert "100" not in seen.split()
 
 
@@ -238,7 +246,9 @@ line.close()
 
 
 def test_an_endless_flood_of_frames_ends_at_the_time_limit(session):
-    result = session.run("noise = frame({'op': 'noise', 'id': 1}) * 1000\nwhile True: os.write(100, noise)", timeout=0.5)
+    result = session.run(
+        "noise = frame({'op': 'noise', 'id': 1}) * 1000\nwhile True: os.write(100, noise)", timeout=0.5
+    )
     assert result.limit.name == "wall"
     assert session.run("1", timeout=30).return_value == 1
 
@@ -261,7 +271,10 @@ def test_an_endless_flood_of_frames_ends_at_the_time_limit(session):
 def test_a_call_of_the_wrong_shape_does_no_harm(make, question):
     session = make(tools={"add": lambda a, b: a + b})
     session.set("question", question)
-    result = session.run("os.write(100, frame({'op': 'call', 'id': worker().mail._step, **question})); time.sleep(0.05); add(2, 3)", timeout=30)
+    result = session.run(
+        "os.write(100, frame({'op': 'call', 'id': worker().mail._step, **question})); time.sleep(0.05); add(2, 3)",
+        timeout=30,
+    )
     assert isinstance(result, ExecutionResult)
     assert session.run("add(2, 3)", timeout=30).return_value == 5
 
@@ -282,10 +295,13 @@ while True: os.write(100, question)
 
 def test_the_same_number_for_many_calls_does_not_confuse_the_host(make):
     session = make(tools={"add": lambda a, b: a + b})
-    result = session.run("""
+    result = session.run(
+        """
 question = {"op": "call", "id": worker().mail._step, "call": 1, "name": "add", "args": [1, 2], "kwargs": {}}
 os.write(100, frame(question) * 50)
 add(3, 4)
-""", timeout=30)
+""",
+        timeout=30,
+    )
     assert isinstance(result, ExecutionResult)
     assert session.run("add(2, 3)", timeout=30).return_value == 5

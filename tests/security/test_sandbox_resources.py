@@ -23,14 +23,17 @@ def test_processor_time_is_limited_over_all_processes(make):
 
 def test_processor_time_of_children_that_have_ended_counts(make):
     session = make(limits=Limits(cpu=0.5))
-    result = session.run("""
+    result = session.run(
+        """
 while True:
     if not os.fork():
         until = time.process_time() + 0.05
         while time.process_time() < until: pass
         os._exit(0)
     os.wait()
-""", timeout=60)
+""",
+        timeout=60,
+    )
     assert result.limit.name == "cpu"
 
 
@@ -96,7 +99,9 @@ def test_memory_that_a_child_could_not_have_is_named(make):
 
 def test_the_limit_of_memory_fired_earlier_is_not_blamed_for_a_later_death(make, arm):
     session = make(limits=Limits(memory_bytes=192 * MIB))
-    session.run("held = []\nwhile True: held.append(mmap.mmap(-1, 16 << 20)); held[-1].write(b'x' * (16 << 20))", timeout=20)
+    session.run(
+        "held = []\nwhile True: held.append(mmap.mmap(-1, 16 << 20)); held[-1].write(b'x' * (16 << 20))", timeout=20
+    )
     result = arm(session).run("os._exit(3)")
     assert (result.exit_code, result.limit) == (3, None)
 
@@ -108,7 +113,9 @@ def test_memory_locked_or_made_huge_is_no_way_around_the_limit(session):
 
 
 def test_disk_is_limited_over_all_writable_places(session, value):
-    written = value(session, """
+    written = value(
+        session,
+        """
 total = 0
 for place in ("/home/agent/work", "/tmp", "/dev/shm", "/home/agent"):
     for n in range(100):
@@ -119,7 +126,8 @@ for place in ("/home/agent/work", "/tmp", "/dev/shm", "/home/agent"):
         except OSError as error:
             break
 total
-""")
+""",
+    )
     assert 32 * MIB <= written <= 64 * MIB
 
 
@@ -200,7 +208,9 @@ def test_an_output_flood_of_a_program_ends_at_the_time_limit(session):
 
 
 def test_output_written_between_runs_is_no_longer_than_output_within_one(session):
-    session.run("def flood():\n while True: os.write(1, b'x' * 4096)\nthreading.Thread(target=flood, daemon=True).start()")
+    session.run(
+        "def flood():\n while True: os.write(1, b'x' * 4096)\nthreading.Thread(target=flood, daemon=True).start()"
+    )
     assert len(session.run("time.sleep(0.1)").stdout) < 70_000
 
 
@@ -229,7 +239,19 @@ def test_an_overflow_of_the_stack_is_a_result(session, overflow):
     assert session.run("1 + 1", timeout=30).return_value == 2
 
 
-@pytest.mark.parametrize("source", ["(" * 200_000, "-" * 1_000_000 + "1", "a" + ".b" * 100_000, "x=1\n" * 200_000, "\0", "\ud800", "#" * (4 << 20), "if 1:\n" + " " * 10**6])
+@pytest.mark.parametrize(
+    "source",
+    [
+        "(" * 200_000,
+        "-" * 1_000_000 + "1",
+        "a" + ".b" * 100_000,
+        "x=1\n" * 200_000,
+        "\0",
+        "\ud800",
+        "#" * (4 << 20),
+        "if 1:\n" + " " * 10**6,
+    ],
+)
 def test_source_of_any_kind_is_a_result(session, source):
     assert isinstance(session.run(source, timeout=20), ExecutionResult)
     assert session.run("1 + 1", timeout=30).return_value == 2
@@ -348,7 +370,14 @@ def test_an_exception_of_any_kind_is_a_bounded_result(session, error):
 )
 def test_text_of_any_kind_comes_out_as_text_that_can_be_encoded(session, code):
     result = session.run(code)
-    everything = [result.stdout, result.stderr, str(result.return_value), str(result.exception), *session.variables(), *session.list_files()]
+    everything = [
+        result.stdout,
+        result.stderr,
+        str(result.return_value),
+        str(result.exception),
+        *session.variables(),
+        *session.list_files(),
+    ]
     for text in everything:
         text.encode()
 
@@ -360,7 +389,10 @@ def test_names_of_files_that_are_no_text_are_listed_and_read(session):
 
 
 def test_hash_collisions_are_the_codes_own_time(session):
-    result = session.run("class K:\n def __hash__(self): return 1\n def __eq__(self, o): return False\n{K(): n for n in range(100_000)}", timeout=0.5)
+    result = session.run(
+        "class K:\n def __hash__(self): return 1\n def __eq__(self, o): return False\n{K(): n for n in range(100_000)}",
+        timeout=0.5,
+    )
     assert result.limit.name == "wall"
 
 

@@ -115,7 +115,10 @@ def test_forking_leaves_nothing_of_the_original_running(session):
 
 def test_a_session_does_not_see_files_of_another(session, other, value):
     session.run("for name in ('/home/agent/work', '/tmp', '/dev/shm'): open(name + '/left', 'w').write('x')")
-    assert value(other, "[os.path.exists(name + '/left') for name in ('/home/agent/work', '/tmp', '/dev/shm')]") == [False] * 3
+    assert (
+        value(other, "[os.path.exists(name + '/left') for name in ('/home/agent/work', '/tmp', '/dev/shm')]")
+        == [False] * 3
+    )
 
 
 def test_a_session_does_not_see_processes_of_another(session, other, value):
@@ -183,7 +186,10 @@ def test_a_fork_and_its_family_do_not_read_each_others_memory(family, value, one
 @pytest.mark.parametrize(("one", "another"), PAIRS)
 def test_a_fork_and_its_family_do_not_reach_each_others_files(family, value, one, another):
     family[another].run("open('private', 'w').write('x')")
-    ways = value(family[one], "[attempt(os.stat, f'/proc/{pid}/{way}/home/agent/work/private') for pid in strangers() for way in ('root', 'cwd/../../..')]")
+    ways = value(
+        family[one],
+        "[attempt(os.stat, f'/proc/{pid}/{way}/home/agent/work/private') for pid in strangers() for way in ('root', 'cwd/../../..')]",
+    )
     assert "allowed" not in ways
 
 
@@ -217,8 +223,12 @@ def test_a_fork_of_a_fork_of_a_fork_and_so_on_cannot_signal_those_before_it(sess
 
 
 def test_a_fork_and_its_family_do_not_meet_on_an_abstract_socket(family, value):
-    family["original"].run("server = socket.socket(socket.AF_UNIX); server.bind('\\0envweave-meeting'); server.listen()")
-    assert value(family["fork"], "attempt(socket.socket(socket.AF_UNIX).connect, '\\0envweave-meeting')") == "ECONNREFUSED"
+    family["original"].run(
+        "server = socket.socket(socket.AF_UNIX); server.bind('\\0envweave-meeting'); server.listen()"
+    )
+    assert (
+        value(family["fork"], "attempt(socket.socket(socket.AF_UNIX).connect, '\\0envweave-meeting')") == "ECONNREFUSED"
+    )
 
 
 def test_a_fork_and_its_family_do_not_meet_in_system_v_shared_memory(family, value):
@@ -377,7 +387,9 @@ def test_two_sandboxes_at_once_do_not_disturb_each_other(make, value):
     one, two = make(), make(limits=Limits(memory_bytes=256 << 20))
     outcomes = []
     threads = [
-        threading.Thread(target=lambda s=session: outcomes.append([s.run("sum(range(1000))").return_value for _ in range(50)]))
+        threading.Thread(
+            target=lambda s=session: outcomes.append([s.run("sum(range(1000))").return_value for _ in range(50)])
+        )
         for session in (one, two)
     ]
     for each in threads:
@@ -408,7 +420,10 @@ def test_a_sandbox_that_is_closed_ends_its_forks_and_snapshots(marker, marked, e
 def test_a_fork_and_its_family_do_not_reach_each_others_files_through_programs(family, value, one, another):
     """A program that was started anew has lost what its parent had put up for itself."""
     family[another].run("open('private', 'w').write('x'); program = subprocess.Popen(['/bin/sleep', '600'])\nNone")
-    ways = value(family[one], "[attempt(os.stat, f'/proc/{pid}/{way}/home/agent/work/private') for pid in strangers() for way in ('root', 'cwd/../../..')]")
+    ways = value(
+        family[one],
+        "[attempt(os.stat, f'/proc/{pid}/{way}/home/agent/work/private') for pid in strangers() for way in ('root', 'cwd/../../..')]",
+    )
     assert "allowed" not in ways
     family[one].run("[attempt(open, f'/proc/{pid}/root/home/agent/work/planted', 'w') for pid in strangers()]")
     assert "planted" not in family[another].list_files()

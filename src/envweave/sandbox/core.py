@@ -199,10 +199,11 @@ class Core:
             self._busy.release()
 
     async def interrupt(self, wait: Wait) -> bool:
-        if not self._running:
+        question = self.seat.open_question if self._running else None
+        if question is None:
             return False
         try:
-            await self.seat.supervision.tell(wait, "interrupt")
+            await question.interrupt(wait)
         except Hangup:
             return False
         return True

@@ -81,8 +81,13 @@ class Exchange:
             return await self._finish(wait)
         except BaseException:
             with suppress(Hangup):
-                await desk.supervision.tell(wait, "interrupt")
+                await self.interrupt(wait)
             raise
+
+    async def interrupt(self, wait: Wait) -> None:
+        """As by Ctrl-C. May be called from elsewhere while the question is open."""
+        self.desk.control.try_send({"op": "interrupt", "id": self.id})  # so that it is not taken for an older one
+        await self.desk.supervision.tell(wait, "interrupt")
 
     async def give_up(self, wait: Wait) -> Outcome:
         """The end of a question that nobody waits for any more."""
@@ -185,7 +190,7 @@ class Exchange:
         """The friendly way: an interrupt, which the code sees as Ctrl-C."""
         self.outcome.limit, self.outcome.interrupted = limit, True
         self._interrupt_at = time.monotonic()
-        await self.desk.supervision.tell(wait, "interrupt")
+        await self.interrupt(wait)
 
     # What it uses.
 

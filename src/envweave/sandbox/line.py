@@ -8,6 +8,7 @@ import struct
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
 from envweave.errors import SandboxError
 from envweave.sandbox.guest.frames import CHUNK, Decoder, Frame, Hangup, Message, encode
@@ -48,6 +49,11 @@ class Line:
                         raise Hangup from None
                 except OSError:
                     raise Hangup from None
+
+    def try_send(self, message: Message) -> None:
+        """A small message, if there is room for it now."""
+        with self._sending, suppress(OSError):
+            self.sock.send(encode(message))
 
     def _send(self, data: memoryview, descriptors: Sequence[int]) -> int:
         return socket.send_fds(self.sock, [data], list(descriptors)) if descriptors else self.sock.send(data)

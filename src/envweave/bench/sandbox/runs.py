@@ -12,12 +12,12 @@ from envweave.sandbox import Sandbox
 ASSIGNMENT = "x = 1"
 LOOP = "total = 0\nfor i in range(1000):\n    total += i"
 
-EACH = {ASSIGNMENT: 400, LOOP: 40}
+EACH = {ASSIGNMENT: 1500, LOOP: 60}
 """Runs in a turn."""
 
 
 def runs(rounds: int) -> list[Figure]:
-    """A turn is a tenth of a second or so."""
+    """A turn is a quarter of a second."""
     with Sandbox(preload=["numpy"]) as sandbox, sandbox.start() as session:
         try:
             other = _smolagents()

@@ -33,11 +33,11 @@ class Namespace:
         self._count += 1
         name = f"<step {self._count}>"
         linecache.cache[name] = (len(code), None, code.splitlines(True), name)
-        tree = compile(code, name, "exec", _FLAGS | ast.PyCF_ONLY_AST)
+        tree = compile(code, name, "exec", _FLAGS | ast.PyCF_ONLY_AST, dont_inherit=True)
         last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
-        parts = [compile(tree, name, "exec", _FLAGS)]
+        parts = [compile(tree, name, "exec", _FLAGS, dont_inherit=True)]
         if last is not None:
-            parts.append(compile(ast.Expression(last.value), name, "eval", _FLAGS))
+            parts.append(compile(ast.Expression(last.value), name, "eval", _FLAGS, dont_inherit=True))
         if any(part.co_flags & inspect.CO_COROUTINE for part in parts):
             value = self._await(self._evaluate(parts))
         else:
@@ -112,14 +112,14 @@ def account_for(error: BaseException) -> dict[str, Any]:
 
 
 def _hide_ourselves(said: traceback.TracebackException) -> None:
-    """Take our own lines out of a traceback, and out of those it goes back to."""
+    """Take our own lines, and those before the code's first, out of a traceback and of all that it goes back to."""
     todo: list[traceback.TracebackException | None] = [said]
     while todo:
         each = todo.pop()
         if each is not None:
-            each.stack = traceback.StackSummary.from_list(
-                [line for line in each.stack if not line.filename.startswith("<envweave ")]
-            )
+            lines = [line for line in each.stack if not line.filename.startswith("<envweave ")]
+            first = next((place for place, line in enumerate(lines) if line.filename.startswith("<step ")), 0)
+            each.stack = traceback.StackSummary.from_list(lines[first:])
             todo += [each.__cause__, each.__context__, *(getattr(each, "exceptions", None) or ())]
 
 

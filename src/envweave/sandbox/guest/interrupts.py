@@ -28,10 +28,11 @@ class Interrupts:
             raise KeyboardInterrupt
         self._missed = True
 
-    def let_in(self) -> None:
-        """The code begins. What came before it is forgotten."""
-        self._missed = False
+    def let_in(self) -> bool:
+        """The code begins. Was there an interrupt before it? It may have been meant for the code before."""
         self._open = True
+        missed, self._missed = self._missed, False
+        return missed
 
     def shut(self) -> None:
         self._open = False

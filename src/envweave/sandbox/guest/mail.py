@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import builtins
 import json
+import select
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -34,11 +35,19 @@ class Mail:
         self._waiting: set[int] = set()
         self._last = 0
         self._reading = False
+        self._interrupted: str | None = None
 
     def order(self) -> Frame:
         """Wait for the next order."""
         self._wait_for(lambda: bool(self._orders), torn=False)
         return self._orders.popleft()
+
+    def interrupted(self, step: str) -> bool:
+        """Has the host said that an interrupt is meant for this step? It says so before it sends one."""
+        with self._shield():
+            while select.select([self.channel.sock], [], [], 0)[0]:
+                self._sort()
+        return self._interrupted == step
 
     def begin(self, step: str) -> None:
         """From here on there is somebody to answer calls."""
@@ -101,7 +110,9 @@ class Mail:
         self.channel.fill()
         while (frame := self.channel.ready()) is not None:
             message = frame[0]
-            if message.get("op") != "answer":
+            if message.get("op") == "interrupt":
+                self._interrupted = message.get("id")
+            elif message.get("op") != "answer":
                 self._orders.append(frame)
             elif message.get("call") in self._waiting:
                 self._answers[message["call"]] = message

@@ -256,7 +256,7 @@ class Supervisor:
             linux.setns(mounts, linux.NEWNS)
 
     def _processes(self, member: Member) -> list[int]:
-        """Those of one member, and those of which nobody knows whose they are, unless one may be about to be somebody's."""
+        """Those of one member, and those that are nobody's, unless one of these may just have been born."""
         found = self._own()
         if len(self.members) == 1 and not member.expecting:
             return found

@@ -74,7 +74,8 @@ class Worker:
         try:
             self.mail.begin(step)
             try:
-                self.interrupts.let_in()
+                if self.interrupts.let_in() and self.mail.interrupted(step):
+                    raise KeyboardInterrupt
                 answer = call(message, blob)
                 flush()
             finally:

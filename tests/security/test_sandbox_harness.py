@@ -1,4 +1,5 @@
 """Code that turns on the interpreter it runs in, and on the functions it was given."""
+# ruff: noqa: E501  (an attack is one line, however long)
 
 import threading
 import time

@@ -1,4 +1,5 @@
 """After all of it: nothing of ours is left, however a host has ended. And all of it without being root."""
+# ruff: noqa: E501  (an attack is one line, however long)
 
 import json
 import os
@@ -201,7 +202,7 @@ with Sandbox(min_isolation="namespace", limits=Limits(memory_bytes=256 << 20, gr
     session.close()
     session = sandbox.start()
     found["processes"] = session.run("import os, time\\nfor _ in range(300):\\n if not os.fork(): time.sleep(600)").limit.name
-    found["hidden"] = session.run("import os; [os.path.exists(each) for each in ('/etc/shadow', '/root', '/sys', '/var')]").return_value
+    found["hidden"] = session.run("import os; [os.path.exists(each) for each in ('/etc/shadow', '/run', '/sys', '/var')]").return_value
     found["network"] = session.run("import socket; socket.socket(socket.AF_INET)").exception.type
     found["mount"] = session.run("import ctypes; ctypes.CDLL(None).mount(b'none', b'/home/agent/work', b'tmpfs', 0, None)").return_value
     found["write"] = session.run("open('/usr/probe', 'w')").exception.type

@@ -1,4 +1,5 @@
 """Exits, signals, crashes, children and threads, and a timeout that is not welcome."""
+# ruff: noqa: E501  (an attack is one line, however long)
 
 import os
 import signal

@@ -1,4 +1,5 @@
 """Code that wants all there is of something: time, memory, disk, output, stack, patience."""
+# ruff: noqa: E501  (an attack is one line, however long)
 
 import resource
 import time

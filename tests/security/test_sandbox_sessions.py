@@ -1,4 +1,5 @@
 """One session against another, forks against those they come from, and code against the time between runs."""
+# ruff: noqa: E501  (an attack is one line, however long)
 
 import os
 import threading
@@ -33,12 +34,13 @@ while not os.path.exists("count"):
     time.sleep(0.001)
 """
 HOPPER = """
-if not os.fork():
-    while True:
-        with open("count", "a") as file:
-            file.write("x")
-        if os.fork():
-            os._exit(0)
+for _ in range(3):
+    if not os.fork():
+        while True:
+            with open("count", "a") as file:
+                file.write("x")
+            if os.fork():
+                os._exit(0)
 while not os.path.exists("count"):
     time.sleep(0.001)
 """
@@ -69,6 +71,23 @@ def stands_still(session):
 def test_what_a_run_leaves_behind_stands_still_until_the_next(session, left):
     assert session.run(left).success
     assert stands_still(session)
+
+
+def test_processes_that_hop_from_one_to_the_next_are_caught_each_time(sandbox, arm):
+    """Each lives for a moment and leaves a child: a look at who is there finds one that is gone when it is stopped."""
+    for _ in range(30):
+        with sandbox.start() as session:
+            arm(session).run(HOPPER)
+            before = session.read_file("count")
+            time.sleep(0.03)
+            assert session.read_file("count") == before
+
+
+def test_processes_that_hop_do_not_outlive_a_restart(sandbox, arm):
+    for _ in range(15):
+        with sandbox.start() as session:
+            assert arm(session).run(HOPPER + "\nos._exit(1)").state == "restarted"
+            assert arm(session).run("time.sleep(0.01); strangers()").return_value == []
 
 
 @pytest.mark.parametrize("left", [THREAD, CHILD], ids=["thread", "daemon"])

@@ -45,7 +45,7 @@ class ExceptionInfo:
         return f"{self.type}: {self.message}" if self.message else self.type
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class ExecutionResult:
     """What a run did."""
 

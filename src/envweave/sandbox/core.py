@@ -6,10 +6,9 @@ import errno
 import keyword
 import os
 import threading
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 from math import inf
-from typing import Any
+from typing import Any, NoReturn
 
 from envweave.core.jsonable import to_json
 from envweave.errors import BusyError, ClosedError, SandboxError, SessionEndedError, UsageError
@@ -30,6 +29,23 @@ UNSET: Any = object()
 """No timeout of its own: the limit holds. None is no limit."""
 
 
+class _Turn:
+    """One caller's use of a session."""
+
+    __slots__ = ("_core", "_wait")
+
+    def __init__(self, core: Core, wait: Wait) -> None:
+        self._core, self._wait = core, wait
+
+    async def __aenter__(self) -> None:
+        await self._core.enter(self._wait)
+
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._core.leave()
+        if kind is Hangup:
+            self._core.lose()
+
+
 class Core:
     """What both faces of a session do. One call at a time; a second one is refused and changes nothing."""
 
@@ -48,9 +64,12 @@ class Core:
         self._running = False
         self._pid = os.getpid()
 
-    @asynccontextmanager
-    async def _turn(self, wait: Wait) -> AsyncIterator[None]:
-        """The right to use the session, which must be alive and have caught up with what was cancelled."""
+    def _turn(self, wait: Wait) -> _Turn:
+        """The right to use the session, for the length of a context."""
+        return _Turn(self, wait)
+
+    async def enter(self, wait: Wait) -> None:
+        """Begin a turn: the session must be free and alive, and have caught up with what was cancelled."""
         if self._pid != os.getpid():
             raise UsageError("a session cannot be used in a forked process", "start one there")
         if not self._busy.acquire(blocking=False):
@@ -60,16 +79,27 @@ class Core:
                 raise ClosedError("the session is closed")
             if self.ended:
                 raise SessionEndedError(f"the session has ended: {self.ended}", "start a new one")
-            try:
-                left = await self.seat.catch_up(wait)
-                if left is not None and left.answer is None:
-                    await self._after_kill(wait, None)
-                yield
-            except Hangup:
-                self.ended = self.ended or "its supervisor is gone"
-                raise SessionEndedError(f"the session has ended: {self.ended}", "start a new one") from None
-        finally:
+            if self.seat.open_question is not None:
+                await self._catch_up(wait)
+        except BaseException:
             self._busy.release()
+            raise
+
+    async def _catch_up(self, wait: Wait) -> None:
+        try:
+            left = await self.seat.catch_up(wait)
+            if left.answer is None:
+                await self._after_kill(wait, None)
+        except Hangup:
+            self.lose()
+
+    def leave(self) -> None:
+        self._busy.release()
+
+    def lose(self) -> NoReturn:
+        """The supervisor is gone, and the session with it."""
+        self.ended = self.ended or "its supervisor is gone"
+        raise SessionEndedError(f"the session has ended: {self.ended}", "start a new one") from None
 
     async def run(self, wait: Wait, code: str, timeout: Any = UNSET) -> ExecutionResult:
         if not isinstance(code, str):
@@ -82,7 +112,9 @@ class Core:
             try:
                 blob = code.encode("utf-8", "surrogatepass")
                 outcome = await self._ask(wait, {"op": "run"}, blob, wall)
-                hit = outcome.limit or self.calls.hit or await self._full(wait, outcome)
+                hit = outcome.limit or self.calls.hit
+                if hit is None and "error" in (outcome.answer or ()):
+                    hit = await self._full(wait, outcome)
                 if hit is None and outcome.duration > _LONG and self.seat.out_of_memory():  # of a child, perhaps
                     hit = LimitHit("memory_bytes", self.limits.memory_bytes or 0)
                 if outcome.answer is not None:

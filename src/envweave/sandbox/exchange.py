@@ -6,8 +6,9 @@ it is interrupted, and if that does not help, killed. All that is said of limits
 
 from __future__ import annotations
 
-import secrets
+import os
 import time
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -21,6 +22,19 @@ from envweave.sandbox.waiting import Wait
 
 FIRST_LOOK, LOOK_EVERY = 0.05, 0.1
 """Seconds into a run, and between two looks at what it uses."""
+
+
+_IDS: list[str] = []
+
+
+def fresh_id() -> str:
+    """One that nobody can foresee. Chance is fetched for many at once, for to ask the kernel costs a microsecond."""
+    try:
+        return _IDS.pop()
+    except IndexError:
+        data = os.urandom(8 * 128).hex()
+        _IDS.extend(data[place : place + 16] for place in range(16, len(data), 16))
+        return data[:16]
 
 
 @dataclass
@@ -58,9 +72,9 @@ class Exchange:
     limits: Limits
     calls: Calls
     wall: float | None
-    id: str = field(default_factory=lambda: secrets.token_hex(8))
+    id: str = field(default_factory=fresh_id)
 
-    async def run(self, wait: Wait, question: Message, blob: bytes = b"") -> Outcome:
+    async def run(self, wait: Wait, question: Message, blob: bytes, wake: Callable[[Wait], Awaitable[None]]) -> Outcome:
         """Ask, and stay until it is over. If we are cancelled, the code is interrupted, and `give_up` collects it."""
         desk = self.desk
         self.outcome = Outcome(Output(self.limits.output_bytes), Output(self.limits.output_bytes))
@@ -74,7 +88,7 @@ class Exchange:
         self._look_at = self._first_look()
         self._streams = {desk.out: self.outcome.out, desk.err: self.outcome.err}
         try:
-            await desk.control.send(wait, {**question, "id": self.id}, blob)
+            await desk.control.send(wait, {**question, "id": self.id}, blob, then=lambda: wake(wait))
         except Hangup:
             await self._account_for_death(wait)
         try:
@@ -112,9 +126,9 @@ class Exchange:
         """Wait for the next thing that happens, and deal with it."""
         desk = self.desk
         watched = [desk.control.descriptor, desk.supervision.descriptor, *self._streams, *self.calls.descriptors]
-        ready = set(await wait.readable(watched, self._patience()))
-        for descriptor, output in list(self._streams.items()):
-            if descriptor in ready and not output.drain(descriptor):
+        ready = await wait.readable(watched, self._patience())
+        for descriptor in ready:
+            if descriptor in self._streams and not self._streams[descriptor].drain(descriptor):
                 del self._streams[descriptor]
         if desk.control.descriptor in ready:
             await self._listen(wait)

@@ -7,8 +7,7 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 
 from envweave.errors import SandboxError
 from envweave.sandbox.guest.frames import CHUNK, Decoder, Frame, Hangup, Message, encode
@@ -35,8 +34,12 @@ class Line:
         descriptors: Sequence[int] = (),
         *,
         timeout: float | None = 30.0,
+        then: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """Raises `Hangup` if the other end is closed, or does not read in time."""
+        """Raises `Hangup` if the other end is closed, or does not read in time.
+
+        `then` comes after all that can be sent without waiting: who is asleep now wakes with the message before it.
+        """
         data = memoryview(encode(message, blob))
         until = None if timeout is None else time.monotonic() + timeout
         with self._sending:
@@ -45,15 +48,25 @@ class Line:
                     data = data[self._send(data, descriptors) :]
                     descriptors = ()
                 except BlockingIOError:
+                    if then is not None:
+                        await then()
+                        then = None
                     if not await wait.writable(self.descriptor, None if until is None else until - time.monotonic()):
                         raise Hangup from None
                 except OSError:
                     raise Hangup from None
+            if then is not None:
+                await then()
 
     def try_send(self, message: Message) -> None:
-        """A small message, if there is room for it now."""
-        with self._sending, suppress(OSError):
-            self.sock.send(encode(message))
+        """A small message, if there is room for it now and nobody is in the middle of another."""
+        if self._sending.acquire(timeout=0.05):
+            try:
+                self.sock.send(encode(message))
+            except OSError:
+                pass
+            finally:
+                self._sending.release()
 
     def _send(self, data: memoryview, descriptors: Sequence[int]) -> int:
         return socket.send_fds(self.sock, [data], list(descriptors)) if descriptors else self.sock.send(data)

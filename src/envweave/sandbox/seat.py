@@ -120,18 +120,17 @@ class Seat:
         self, wait: Wait, calls: Calls, question: Message, blob: bytes = b"", wall: float | None = None
     ) -> Outcome:
         """Ask the worker. Between two questions it stands still, and so does all that it has left behind."""
-        await self.wake(wait)
         calls.begin(asyncio.get_running_loop() if wait is LOOPING else None)
         exchange = self.open_question = Exchange(self.the_desk(), self.limits, calls, wall)
-        outcome = await exchange.run(wait, question, blob)
+        outcome = await exchange.run(wait, question, blob, self.wake)
         self.open_question = None
         await self.halt(wait)
         return outcome
 
-    async def catch_up(self, wait: Wait) -> Outcome | None:
-        """The outcome of a question whose asker was cancelled, if there is one."""
+    async def catch_up(self, wait: Wait) -> Outcome:
+        """The outcome of a question whose asker was cancelled."""
         if self.open_question is None:
-            return None
+            raise SandboxError("there is no open question")
         outcome = await self.open_question.give_up(wait)
         self.open_question = None
         await self.halt(wait)

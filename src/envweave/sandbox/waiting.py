@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import select
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Collection, Coroutine, Sequence
 from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
@@ -18,7 +18,7 @@ T = TypeVar("T")
 class Wait(Protocol):
     """How to wait."""
 
-    async def readable(self, descriptors: Sequence[int], timeout: float | None) -> Iterable[int]:
+    async def readable(self, descriptors: Sequence[int], timeout: float | None) -> Collection[int]:
         """Those that can be read or have ended; none after the timeout."""
 
     async def writable(self, descriptor: int, timeout: float | None) -> bool: ...
@@ -35,7 +35,7 @@ def _milliseconds(timeout: float | None) -> float | None:
 
 
 class _Blocking:
-    async def readable(self, descriptors: Sequence[int], timeout: float | None) -> Iterable[int]:
+    async def readable(self, descriptors: Sequence[int], timeout: float | None) -> Collection[int]:
         poll = select.poll()
         for descriptor in descriptors:
             poll.register(descriptor, select.POLLIN)
@@ -51,7 +51,7 @@ class _Blocking:
 
 
 class _Looping:
-    async def readable(self, descriptors: Sequence[int], timeout: float | None) -> Iterable[int]:
+    async def readable(self, descriptors: Sequence[int], timeout: float | None) -> Collection[int]:
         loop = asyncio.get_running_loop()
         found: set[int] = set()
         woken = loop.create_future()

@@ -35,9 +35,10 @@ class Namespace:
         linecache.cache[name] = (len(code), None, code.splitlines(True), name)
         tree = compile(code, name, "exec", _FLAGS | ast.PyCF_ONLY_AST, dont_inherit=True)
         last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
-        parts = [compile(tree, name, "exec", _FLAGS, dont_inherit=True)]
+        parts = [compile(tree, name, "exec", _FLAGS, dont_inherit=True)] if tree.body else []
         if last is not None:
             parts.append(compile(ast.Expression(last.value), name, "eval", _FLAGS, dont_inherit=True))
+        value = None
         if any(part.co_flags & inspect.CO_COROUTINE for part in parts):
             value = self._await(self._evaluate(parts))
         else:
@@ -49,6 +50,7 @@ class Namespace:
 
     async def _evaluate(self, parts: list[types.CodeType]) -> Any:
         """All of it on the loop, where one part awaits something."""
+        value = None
         for part in parts:
             value = eval(part, self.names)  # noqa: S307
             if part.co_flags & inspect.CO_COROUTINE:

@@ -39,7 +39,11 @@ class Mail:
 
     def order(self) -> Frame:
         """Wait for the next order."""
-        self._wait_for(lambda: bool(self._orders), torn=False)
+        while not self._orders:
+            if self._reading or self._waiting:  # by threads that the code has left behind
+                self._wait_for(lambda: bool(self._orders), torn=False)
+            else:
+                self._sort()
         return self._orders.popleft()
 
     def interrupted(self, step: str) -> bool:

@@ -6,7 +6,6 @@ import io
 import os
 import random
 import sys
-from contextlib import suppress
 from typing import Any
 
 from envweave.sandbox.guest import branch
@@ -27,6 +26,13 @@ class Worker:
         self.namespace = Namespace()
         self.value_bytes = value_bytes
         self.unshare_flags = unshare_flags
+        self._orders = {
+            "run": self._run,
+            "get": self._get,
+            "set": self._set,
+            "variables": self._variables,
+            "tools": self._tools,
+        }
         self._pid = os.getpid()
         self._branching = False
 
@@ -56,14 +62,7 @@ class Worker:
         if op == "branch":
             self._branch(message)
             return
-        call = {
-            "run": self._run,
-            "get": self._get,
-            "set": self._set,
-            "variables": self._variables,
-            "tools": self._tools,
-        }
-        answer = self._guarded(message["id"], call[op], message, blob)
+        answer = self._guarded(message["id"], self._orders[op], message, blob)
         if os.getpid() != self._pid:  # a child of the code that ran off the end of it
             os._exit(0 if "error" not in answer else 1)
         self.channel.send({"op": "result", "id": message["id"], **answer})
@@ -158,9 +157,14 @@ def open_streams() -> None:
 
 def flush() -> None:
     """What was printed is on its way before the answer is."""
-    for stream in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__):
-        with suppress(BaseException):  # closed, or something else by now
-            stream.flush()  # type: ignore[union-attr]
+    streams = [sys.stdout, sys.stderr]
+    if sys.stdout is not sys.__stdout__ or sys.stderr is not sys.__stderr__:
+        streams += [sys.__stdout__, sys.__stderr__]
+    for stream in streams:
+        try:
+            stream.flush()
+        except BaseException:  # noqa: S110  (closed, or something else by now)
+            pass
 
 
 def start_chance_anew() -> None:

@@ -30,22 +30,27 @@ def descendants() -> list[int]:
 
 def end(find: Find) -> None:
     """Kill them all, also those that are being born meanwhile, and wait until none is left."""
-    for _ in range(_TRIES):
-        left = [pid for pid in find() if not is_dead(pid)]
-        if not left:
-            return
-        send(left, signal.SIGSTOP)  # so that none can have children while we are at it
-        send(left, signal.SIGKILL)
-        time.sleep(0.0005)
+    _still(find, "ZX", (signal.SIGSTOP, signal.SIGKILL))  # stopped first: so they have no children while we are at it
 
 
 def halt(find: Find) -> None:
     """Stop them all, also those that are being born meanwhile."""
+    _still(find, "TtZX", (signal.SIGSTOP,))
+
+
+def _still(find: Find, states: str, signals: tuple[signal.Signals, ...]) -> None:
+    """Send signals until all are in one of these states, twice in a row: one that forks and ends may slip by once."""
+    before: list[int] | None = None
     for _ in range(_TRIES):
-        moving = [pid for pid in find() if not _is(pid, "TtZX")]
-        if not moving:
+        found = find()
+        moving = [pid for pid in found if not _is(pid, states)]
+        if not moving and found == before:
             return
-        send(moving, signal.SIGSTOP)
+        before = found
+        for number in signals if moving else ():
+            send(moving, number)
+        if moving and signal.SIGKILL in signals:
+            time.sleep(0.0005)
 
 
 def send(pids: Iterable[int], number: signal.Signals) -> None:
@@ -56,8 +61,9 @@ def send(pids: Iterable[int], number: signal.Signals) -> None:
             continue
 
 
-def is_dead(pid: int) -> bool:
-    return _is(pid, "ZX")
+def all_others(number: signal.Signals) -> None:
+    """Signal everybody in our process namespace but ourselves, its first process, at one stroke: none slips through."""
+    send([-1], number)
 
 
 def _is(pid: int, states: str) -> bool:

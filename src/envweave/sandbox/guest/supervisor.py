@@ -123,7 +123,7 @@ class Supervisor:
         self._poll.unregister(descriptor)
         member = self.members[descriptor]
         if len(self.members) > 1:
-            processes.end(lambda: self._processes(member))
+            self._end(member)
         del self.members[descriptor]
         member.channel.sock.close()
         if member.mounts is not None:
@@ -212,18 +212,24 @@ class Supervisor:
 
     def do_end(self, member: Member, message: Message, blob: bytes) -> tuple[Message, bytes]:
         """Kill all processes of a member; its files stay."""
-        processes.end(lambda: self._processes(member))
+        self._end(member)
         self._reap()
         return {}, b""
 
     def do_halt(self, member: Member, message: Message, blob: bytes) -> tuple[Message, bytes]:
         """Between two runs nothing moves: whatever the code has left behind is stopped, and its worker too."""
-        processes.halt(lambda: self._processes(member))
+        if self._alone(member):
+            processes.all_others(signal.SIGSTOP)
+        else:
+            processes.halt(lambda: self._processes(member))
         self._reap()
         return {}, b""
 
     def do_wake(self, member: Member, message: Message, blob: bytes) -> tuple[Message, bytes]:
-        processes.send(self._processes(member), signal.SIGCONT)
+        if self._alone(member):
+            processes.all_others(signal.SIGCONT)
+        else:
+            processes.send(self._processes(member), signal.SIGCONT)
         return {}, b""
 
     def do_measure(self, member: Member, message: Message, blob: bytes) -> tuple[Message, bytes]:
@@ -262,6 +268,15 @@ class Supervisor:
             return found
         owners = (member,) if self._expecting() else (member, None)
         return [pid for pid in found if self._owner(pid) in owners]
+
+    def _end(self, member: Member) -> None:
+        if self._alone(member):
+            processes.all_others(signal.SIGKILL)
+        processes.end(lambda: self._processes(member))
+
+    def _alone(self, member: Member) -> bool:
+        """Is everybody but ourselves in our process namespace one of this member's?"""
+        return os.getpid() == 1 and len(self.members) == 1 and not member.expecting
 
     def _expecting(self) -> bool:
         return any(member.expecting for member in self.members.values())

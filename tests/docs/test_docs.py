@@ -57,3 +57,12 @@ def test_every_request_kind_and_end_reason_is_documented():
 
     text = (ROOT / "docs" / "contract.md").read_text()
     assert all(f"`{word}`" in text for word in (*KINDS, *get_args(EndReason)))
+
+
+def test_each_thing_that_the_sandbox_covers_is_shown_by_a_test_that_exists():
+    text = (ROOT / "src/envweave/sandbox/process.py").read_text()
+    covered = text[text.index("Covered:") : text.index("Not covered:")]
+    named = re.findall(r"^    \S.*  (\w+)$", covered, re.MULTILINE)
+    tests = "".join(path.read_text() for path in (ROOT / "tests/security").glob("test_sandbox_*.py"))
+    assert len(named) > 40
+    assert [name for name in named if f"def test_{name}(" not in tests] == []

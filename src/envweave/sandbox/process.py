@@ -1,6 +1,68 @@
 """CPython in a process of its own, confined by the kernel: the default on Linux, without Docker and without root.
 
-Covered: filled in below.
+Covered: (with isolation "namespace"; behind each line the test in tests/security that shows it)
+
+    time, of code that does not want to stop    code_that_does_not_want_to_stop_is_stopped_and_the_session_goes_on
+    processor time of all its processes         processor_time_is_limited_over_all_processes
+    memory, in any disguise                     memory_in_any_disguise_is_limited_too
+    disk, single files, number of files         disk_is_limited_over_all_writable_places
+    processes and threads                       processes_are_as_many_as_the_limit_says
+    fork bombs                                  a_fork_bomb_ends_with_its_session
+    output floods                               an_output_flood_is_cut_and_named
+    recursion, the C stack                      an_overflow_of_the_stack_is_a_result
+    gigantic values                             a_gigantic_value_is_cut_to_its_limit
+    values that lie, hostile reprs              a_value_that_is_no_data_is_told_as_text_or_fails_in_itself
+    hostile exceptions                          an_exception_of_any_kind_is_a_bounded_result
+    invalid Unicode, ANSI                       text_of_any_kind_comes_out_as_text_that_can_be_encoded
+    raising limits                              limits_cannot_be_raised
+    exits, crashes, signals to itself           code_that_ends_its_process_is_a_result_and_the_session_goes_on
+    signals to what holds it                    no_signal_reaches_the_first_process
+    files of the host                           a_file_of_the_host_cannot_be_read
+    writing outside                             only_the_folders_of_the_session_can_be_written_to
+    symbolic links, in files taken out or put   a_folder_that_is_a_link_is_followed_neither_for_reading_nor_for_writing
+    /proc                                       the_kernel_tells_nothing_in_proc
+    processes of the host                       no_process_of_the_host_is_seen
+    environment variables                       no_secret_of_the_host_is_in_the_environment
+    memory of the host                          no_secret_of_the_host_is_anywhere_in_memory
+    inherited descriptors                       no_file_of_the_host_is_open
+    network of every family                     no_socket_of_any_network_family_can_be_made
+    Unix sockets of the host                    an_abstract_unix_socket_of_the_host_is_not_there
+    ptrace, mounts, keyrings, bpf and others    a_call_that_code_has_no_business_with_is_refused
+    new namespaces                              no_namespace_can_be_made_by_unshare
+    the one that forks need                     the_one_unshare_that_forks_need_gains_nothing
+    set-uid programs                            a_set_uid_program_gains_nothing
+    capabilities                                capabilities_are_one_or_none
+    being the host's root                       a_worker_is_no_root_of_the_host
+    calls of another architecture               calls_by_the_32_bit_gate_kill
+    frames, gc, hooks, monkeypatching           sabotage_of_the_interpreter_stays_within_its_session
+    closing descriptors                         closing_all_descriptors_ends_in_a_result
+    forged and garbled answers                  a_forged_answer_of_any_shape_is_data
+    protocol on stdout                          protocol_on_stdout_is_text
+    secrets of tools                            a_secret_of_a_tool_is_not_in_the_memory_of_the_code
+    tools outside a run                         a_tool_cannot_be_called_when_no_code_is_run
+    threads and children between runs           what_a_run_leaves_behind_stands_still_until_the_next
+    processes after the session                 no_process_outlives_its_session
+    `__del__` and atexit at the end             closing_does_not_wait_for_exit_handlers_and_finalizers
+    another session: files                      a_session_does_not_see_files_of_another
+    another session: signals                    a_session_cannot_signal_another
+    a fork and its family: memory               a_fork_and_its_family_do_not_read_each_others_memory
+    a fork and its family: files                a_fork_and_its_family_do_not_write_each_others_files
+    forks that lie                              a_fork_that_lies_about_its_process_harms_nobody
+    what is left on the machine                 no_control_group_and_no_temporary_folder_is_left
+    a host that is killed                       nothing_is_left_of_a_host_that_is_killed
+    hosts that are not root                     an_ordinary_user_has_the_same_walls
+
+Not covered:
+
+    faults of the kernel, which the host and all sessions share, and of the processor (timing, caches);
+    a session may signal, and so end, the forks and snapshots that were made of it, and see the files of a fork through
+        programs that the fork runs; a fork nested more than fourteen deep may signal those it comes from. What is
+        ended that way is noticed: a rollback is then a restart, a snapshot cannot be restored;
+    memory, where there is no control group, is looked at ten times a second: until then it may be more than its limit;
+    code that waits for a tool in one thread and computes in another is found out ten times a second, too;
+    what tools do with their arguments;
+    the weaker tiers: "landlock" sees the host's processes in /proc and shares its process numbers; "process" holds
+        against accidents only.
 """
 
 from __future__ import annotations

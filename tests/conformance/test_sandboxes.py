@@ -1086,23 +1086,29 @@ def test_an_interrupt_while_a_tool_is_under_way_leaves_the_session_alive(make: M
         assert session.run("quick() + x").return_value == 8
 
 
-def test_tools_cannot_be_called_by_what_a_run_leaves_behind(make: Make) -> None:
-    seen: list[str] = []
-    with make(tools={"note": seen.append}).start() as session:
-        session.run("import threading, time\ngo = threading.Event()")
-        code = """
-def later():
-    go.wait()
+def test_a_thread_that_still_waits_for_a_tool_when_the_run_ends_is_told(make: Make) -> None:
+    begun, release = threading.Event(), threading.Event()
+
+    def slow() -> None:
+        begun.set()
+        release.wait(60)
+
+    code = """
+import threading
+said = []
+def ask():
     try:
-        note('from the thread')
+        slow()
     except RuntimeError as error:
-        said = str(error)
-thread = threading.Thread(target=later)
+        said.append(str(error))
+thread = threading.Thread(target=ask)
 thread.start()
+begin()
 """
-        session.run(code)
-        assert session.run("note('from the run')").success
-    assert seen == ["from the run"]
+    with make(tools={"slow": slow, "begin": lambda: begun.wait(60)}).start() as session:
+        assert session.run(code).return_value is True
+        assert session.run("thread.join(30)\nsaid").return_value == ["the run has ended"]
+        release.set()
 
 
 # Output and values that are too large.

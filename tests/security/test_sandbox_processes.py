@@ -177,7 +177,7 @@ def test_a_worker_is_no_root_of_the_host(session, marker, marked, value):
     assert not status["Groups"].split()
 
 
-def test_a_worker_killed_from_outside_at_any_moment_is_a_result(sandbox, session, marker, eventually):
+def test_a_worker_killed_by_its_child_at_any_moment_is_a_result(sandbox, session, marker, eventually):
     for delay in (0.0, 0.001, 0.003, 0.01, 0.03):
         session.set("MARKER", marker[-12:])
         session.set("delay", delay)

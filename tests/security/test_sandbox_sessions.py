@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from envweave.errors import EnvWeaveError
+from envweave.errors import EnvWeaveError, SandboxError
 from envweave.sandbox import ExecutionResult, Limits, Sandbox
 
 THREAD = """
@@ -193,6 +193,8 @@ def family(session):
 
 
 PAIRS = [("fork", "original"), ("fork", "sibling"), ("original", "fork")]
+UPWARDS = [pair for pair in PAIRS if pair != ("original", "fork")]
+"""A session may end the forks that were made of it: see "Not covered" in envweave/sandbox/process.py."""
 
 
 @pytest.mark.parametrize(("one", "another"), PAIRS)
@@ -218,8 +220,8 @@ def test_a_fork_and_its_family_do_not_write_each_others_files(family, one, anoth
     assert "planted" not in family[another].list_files()
 
 
-@pytest.mark.parametrize(("one", "another"), PAIRS)
-def test_a_fork_and_its_family_do_not_signal_each_other(family, value, one, another):
+@pytest.mark.parametrize(("one", "another"), UPWARDS)
+def test_a_fork_does_not_signal_its_family(family, value, one, another):
     family[another].run("x = 5")
     family[one].run("for pid in strangers(): attempt(os.kill, pid, signal.SIGKILL)")
     assert value(family[another], "x") == 5
@@ -228,11 +230,8 @@ def test_a_fork_and_its_family_do_not_signal_each_other(family, value, one, anot
 def test_a_fork_of_a_fork_of_a_fork_and_so_on_cannot_signal_those_before_it(session, value):
     chain = [session]
     try:
-        try:
-            for _ in range(20):
-                chain.append(chain[-1].fork())
-        except EnvWeaveError:  # refused in time
-            pass
+        for _ in range(14):
+            chain.append(chain[-1].fork())
         found = value(chain[-1], "[attempt(os.kill, pid, 0) for pid in strangers()]")
     finally:
         for each in chain[1:]:
@@ -288,8 +287,12 @@ for pid in strangers():
     attempt(open, f"/proc/{pid}/root/home/agent/work/kept", "w")
     attempt(os.kill, pid, signal.SIGKILL)
 """)
-        session.restore(snapshot)
-        assert value(session, "x, open('kept').read()") == [5, "as it was"]
+        try:
+            session.restore(snapshot)
+        except SandboxError:  # it could be ended, and that was noticed
+            assert value(session, "x") == 6
+        else:
+            assert value(session, "x, open('kept').read()") == [5, "as it was"]
 
 
 def test_code_cannot_spoil_the_state_it_is_rolled_back_to(make, value):
@@ -302,8 +305,11 @@ for pid in strangers():
     attempt(os.kill, pid, signal.SIGKILL)
 os._exit(1)
 """)
-    assert result.state == "rolled_back"
-    assert value(session, "x, open('kept').read()") == [5, "as it was"]
+    if result.state == "restarted":  # it could be ended, and that was noticed
+        assert value(session, "'x' in globals()") is False
+    else:
+        assert result.state == "rolled_back"
+        assert value(session, "x, open('kept').read()") == [5, "as it was"]
 
 
 LIE = """
@@ -435,8 +441,8 @@ def test_a_sandbox_that_is_closed_ends_its_forks_and_snapshots(marker, marked, e
     assert eventually(lambda: not marked(marker))
 
 
-@pytest.mark.parametrize(("one", "another"), PAIRS)
-def test_a_fork_and_its_family_do_not_reach_each_others_files_through_programs(family, value, one, another):
+@pytest.mark.parametrize(("one", "another"), UPWARDS)
+def test_a_fork_does_not_reach_files_of_its_family_through_programs(family, value, one, another):
     """A program that was started anew has lost what its parent had put up for itself."""
     family[another].run("open('private', 'w').write('x'); program = subprocess.Popen(['/bin/sleep', '600'])\nNone")
     ways = value(
@@ -448,7 +454,7 @@ def test_a_fork_and_its_family_do_not_reach_each_others_files_through_programs(f
     assert "planted" not in family[another].list_files()
 
 
-def test_a_fork_that_says_to_be_the_first_process_is_still_counted_and_cleaned_up(sandbox, arm):
+def test_a_fork_that_says_to_be_the_first_process_leaves_no_group_behind(sandbox, arm):
     """The kernel lets it say so: it has the right to in its own user namespace."""
     session = arm(sandbox.start())
     session.run("""

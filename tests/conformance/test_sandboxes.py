@@ -1883,7 +1883,8 @@ def test_forks_and_snapshots_can_be_awaited(forking: Sandbox) -> None:
                 await session.run("x = 3")
                 await session.restore(snapshot)
                 assert (await session.get("x"), await fork.get("x")) == (1, 2)
-            snapshot.close()
+            async with snapshot, await snapshot.start() as another:
+                assert await another.get("x") == 1
 
     asyncio.run(use())
 

@@ -174,3 +174,13 @@ def test_a_terminal_without_our_signs_still_gets_the_text():
     done = subprocess.run(command, capture_output=True, check=False, env=env, timeout=60)
     assert done.returncode == 0, done.stderr
     assert b"seed_repeats" in done.stdout
+
+
+def test_doctor_says_which_walls_stand_and_why():
+    report = data("doctor")
+    assert report["isolation"] in ("namespace", "landlock")
+    assert {"seccomp", "landlock", "user namespace", "memory cgroup", "rlimits"} <= set(report["layers"])
+    assert all(layer["why"] for layer in report["layers"].values())
+    done = envweave("doctor")
+    assert done.returncode == 0
+    assert report["isolation"] in done.stdout

@@ -746,3 +746,35 @@ def test_code_that_ignores_signals_is_killed(python_image):
         )
         assert result.limit.name == "wall"
         assert result.state == "restarted"
+
+
+HOST_IN_A_CONTAINER = """
+from envweave.sandbox import Sandbox
+with Sandbox() as sandbox, sandbox.start() as session:
+    print(sandbox.report().isolation)
+    print(session.run("import os; os.getuid()").return_value)
+    print(session.run("open('/etc/passwd')").exception.type)
+    print(session.run("import socket; socket.socket()").exception.type)
+    print(session.run("while True: pass", timeout=0.2).limit.name, session.run("1").success)
+"""
+
+
+@pytest.mark.parametrize("user", ["0:0", "1000:1000"])
+def test_a_host_inside_an_ordinary_container_has_landlock(client, python_image, user):
+    """There the kernel refuses namespaces: the strongest walls are the next ones, and they hold."""
+    import pydantic
+
+    import envweave
+
+    source, packages = Path(envweave.__file__).parent.parent, Path(pydantic.__file__).parent.parent
+    said = client.containers.run(
+        python_image,
+        ["python3", "-c", HOST_IN_A_CONTAINER],
+        user=user,
+        network_mode="none",
+        remove=True,
+        environment={"PYTHONPATH": "/source:/packages"},
+        volumes={str(source): {"bind": "/source", "mode": "ro"}, str(packages): {"bind": "/packages", "mode": "ro"}},
+    )
+    uid = "65534" if user == "0:0" else "1000"
+    assert said.decode().split() == ["landlock", uid, "PermissionError", "OSError", "wall", "True"]

@@ -28,7 +28,7 @@ async def branch(wait: Wait, seat: Seat) -> Seat:
     await seat.supervision.ask(wait, "expect")
     ours, theirs = pair()
     twin = Seat(seat.family, Supervision(Line(ours, limit=1 << 30)))
-    seat.family.members += 1
+    seat.family.join()
     try:
         with theirs:
             with Ends() as ends:

@@ -6,6 +6,7 @@ import errno
 import keyword
 import os
 import threading
+import time
 from contextlib import suppress
 from math import inf
 from typing import Any, NoReturn
@@ -23,6 +24,7 @@ from envweave.sandbox.seat import Seat
 from envweave.sandbox.waiting import Wait
 
 _MOST_FILES = 10_000
+_PATIENCE = 30.0
 _LONG = 0.002
 """Seconds in which nobody can run out of memory."""
 UNSET: Any = object()
@@ -72,11 +74,11 @@ class Core:
         """Begin a turn: the session must be free and alive, and have caught up with what was cancelled."""
         if self._pid != os.getpid():
             raise UsageError("a session cannot be used in a forked process", "start one there")
+        if self.closed:
+            raise ClosedError("the session is closed")
         if not self._busy.acquire(blocking=False):
             raise BusyError("the session is busy")
         try:
-            if self.closed:
-                raise ClosedError("the session is closed")
             if self.ended:
                 raise SessionEndedError(f"the session has ended: {self.ended}", "start a new one")
             if self.seat.open_question is not None:
@@ -165,9 +167,11 @@ class Core:
             await self.seat.spawn(wait)
             await self.seat.hand_tools(wait, self.calls)
             return "restarted"
-        except (Hangup, SandboxError):
+        except Hangup:
             self.ended = "its supervisor is gone"
-            return "ended"
+        except SandboxError as error:
+            self.ended = error.message
+        return "ended"
 
     async def _value(self, wait: Wait, question: Message) -> Outcome:
         """A small question, which may run code of the session all the same: a `__repr__`."""
@@ -218,11 +222,11 @@ class Core:
 
     async def restore(self, wait: Wait, snapshot: Core) -> None:
         """Works on a session that has ended, too."""
+        if self.closed:
+            raise ClosedError("the session is closed")
         if not self._busy.acquire(blocking=False):
             raise BusyError("the session is busy")
         try:
-            if self.closed:
-                raise ClosedError("the session is closed")
             async with snapshot._turn(wait):
                 seat = await branch(wait, snapshot.seat)
             lost, self.seat, self.ended = self.seat, seat, ""
@@ -249,14 +253,16 @@ class Core:
         if self._running:  # in another thread or task, which is told by the end of its code
             with suppress(Hangup):
                 await self.seat.supervision.tell(wait, "end")
-        while not self._busy.acquire(blocking=False):
-            await wait.sleep(0.002)
-        try:
-            self.calls.close()
-            await self.seat.close(wait)
-        finally:
-            self._busy.release()
+        await self._wait_for_others(wait)
+        self.calls.close()
+        await self.seat.close(wait)
         self._living.discard(self)
+
+    async def _wait_for_others(self, wait: Wait) -> None:
+        """Until the last caller is out; none comes after it. One who holds up this very thread is not waited for."""
+        until = time.monotonic() + _PATIENCE
+        while not self._busy.acquire(blocking=False) and time.monotonic() < until:
+            await wait.sleep(0.002)
 
 
 def check_name(name: str) -> str:

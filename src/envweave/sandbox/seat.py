@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from envweave.errors import SandboxError, UsageError
@@ -16,6 +17,7 @@ from envweave.sandbox.ends import Ends
 from envweave.sandbox.exchange import Desk, Exchange, Outcome
 from envweave.sandbox.guest.frames import BadFrame, Hangup, Message, close_all
 from envweave.sandbox.limits import Limits
+from envweave.sandbox.output import Output
 from envweave.sandbox.reins import Reins, take_reins
 from envweave.sandbox.supervision import Supervision
 from envweave.sandbox.waiting import LOOPING, Wait
@@ -31,6 +33,17 @@ class Family:
     place: Place
     limits: Limits
     members: int = 1
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def join(self) -> None:
+        with self._lock:
+            self.members += 1
+
+    def leave(self) -> bool:
+        """True for the last."""
+        with self._lock:
+            self.members -= 1
+            return not self.members
 
 
 class Seat:
@@ -96,8 +109,10 @@ class Seat:
         try:
             return await desk.control.first(wait, timeout)
         except (Hangup, BadFrame):
-            said = os.read(desk.err, 1000).decode(errors="replace").strip()
-            raise SandboxError(f"the session's process did not start: {said or 'it said nothing'}") from None
+            said = Output(1000)
+            said.drain(desk.err)
+            why = said.text().strip() or "it said nothing"
+            raise SandboxError(f"the session's process did not start: {why}") from None
 
     def hold(self, pid: int | None) -> None:
         """Take the worker by its reins."""
@@ -131,6 +146,7 @@ class Seat:
         """The outcome of a question whose asker was cancelled."""
         if self.open_question is None:
             raise SandboxError("there is no open question")
+        await self.wake(wait)  # if that was as far as it came
         outcome = await self.open_question.give_up(wait)
         self.open_question = None
         await self.halt(wait)
@@ -146,10 +162,11 @@ class Seat:
             self._halted = await self.supervision.begin(wait, "halt")
 
     async def wake(self, wait: Wait) -> None:
+        """Let it go on, as soon as all has been stopped that was to be."""
         if self._halted is not None:
-            number, self._halted = self._halted, None
-            await self.supervision.answer(wait, number)
+            await self.supervision.answer(wait, self._halted)
             await self.supervision.tell(wait, "wake")
+            self._halted = None
         elif self._reins is not None:
             self._reins.loosen()
 
@@ -182,8 +199,7 @@ class Seat:
         """Let go. The place ends with the last seat in it."""
         self._drop_desk()
         self.supervision.line.close()
-        self.family.members -= 1
-        if not self.family.members:
+        if self.family.leave():
             await self.family.boundary.end(wait, self.family.place)
         if self.group is not None:
             group, self.group = self.group, None

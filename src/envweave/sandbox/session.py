@@ -43,7 +43,7 @@ class Session:
         """The state as it is now, to come back to any number of times. It takes the place of a fork until closed."""
         return Snapshot(drive(self._core.fork(BLOCKING)))
 
-    def restore(self, snapshot: Snapshot) -> None:
+    def restore(self, snapshot: AsyncSnapshot | Snapshot) -> None:
         """Be as the snapshot is, variables and files. What has happened since is gone."""
         drive(self._core.restore(BLOCKING, snapshot._core))
 
@@ -99,10 +99,10 @@ class AsyncSession:
     async def fork(self) -> AsyncSession:
         return AsyncSession(await self._core.fork(LOOPING))
 
-    async def snapshot(self) -> Snapshot:
-        return Snapshot(await self._core.fork(LOOPING))
+    async def snapshot(self) -> AsyncSnapshot:
+        return AsyncSnapshot(await self._core.fork(LOOPING))
 
-    async def restore(self, snapshot: Snapshot) -> None:
+    async def restore(self, snapshot: AsyncSnapshot | Snapshot) -> None:
         await self._core.restore(LOOPING, snapshot._core)
 
     async def read_file(self, path: str) -> bytes:
@@ -138,17 +138,35 @@ class Snapshot:
         """A new session that begins here."""
         return Session(drive(self._core.fork(BLOCKING)))
 
-    async def start_async(self) -> AsyncSession:
-        return AsyncSession(await self._core.fork(LOOPING))
-
     def close(self) -> None:
         drive(self._core.close(BLOCKING))
 
-    async def close_async(self) -> None:
-        await self._core.close(LOOPING)
+    @property
+    def aio(self) -> AsyncSnapshot:
+        """The same snapshot for `await`."""
+        return AsyncSnapshot(self._core)
 
     def __enter__(self) -> Snapshot:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+class AsyncSnapshot:
+    """A snapshot on an event loop."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+
+    async def start(self) -> AsyncSession:
+        return AsyncSession(await self._core.fork(LOOPING))
+
+    async def close(self) -> None:
+        await self._core.close(LOOPING)
+
+    async def __aenter__(self) -> AsyncSnapshot:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()

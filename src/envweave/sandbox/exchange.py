@@ -179,10 +179,10 @@ class Exchange:
 
     def _patience(self) -> float | None:
         now = time.monotonic()
-        ends = [self._look_at] if self._look_at is not None else []
         if self._interrupt_at is not None:
-            ends.append(self._interrupt_at + self.limits.grace)
-        elif self.wall is not None and self._code_since is not None:
+            return max(0.0, self._interrupt_at + self.limits.grace - now)
+        ends = [self._look_at] if self._look_at is not None else []
+        if self.wall is not None and self._code_since is not None:
             ends.append(now + self.wall - self._spent())
         if (late := self.calls.next_end()) is not None:
             ends.append(late)

@@ -17,6 +17,7 @@ import tempfile
 from dataclasses import dataclass
 
 from envweave.sandbox.guest import landlock, linux, processes, walls
+from envweave.sandbox.guest.bell import Bell, disconnect
 from envweave.sandbox.guest.frames import Channel, Hangup, Message
 from envweave.sandbox.guest.plan import HOME, Bounds, Plan
 from envweave.sandbox.guest.supervisor import Supervisor
@@ -55,19 +56,14 @@ class ForkServer:
         if sys.platform == "linux":
             linux.become_subreaper()
         self.channel.send({"op": "hello", "landlock": landlock.abi(), "seccomp": bool(self.program)})
-        bell, clapper = socket.socketpair()
-        for end in (bell, clapper):
-            end.setblocking(False)
-        signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.set_wakeup_fd(clapper.fileno(), warn_on_full_buffer=False)
-        poll = select.poll()
-        for sock in (self.channel.sock, bell):
-            poll.register(sock, select.POLLIN)
+        bell, poll = Bell(), select.poll()
+        for each in (self.channel.sock, bell):
+            poll.register(each, select.POLLIN)
         try:
             while True:
                 ready = dict(poll.poll())
                 if bell.fileno() in ready:
-                    bell.recv(4096)
+                    bell.silence()
                     self._reap()
                 if self.channel.sock.fileno() in ready:
                     self.channel.fill()
@@ -106,7 +102,7 @@ class ForkServer:
         """In the new process. It returns never."""
         sock = socket.socket(fileno=descriptor)
         try:
-            signal.set_wakeup_fd(-1)
+            disconnect()
             os.closerange(3, descriptor)
             os.closerange(descriptor + 1, 1 << 20)
             if self.plan.namespaces:

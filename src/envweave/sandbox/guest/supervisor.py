@@ -16,13 +16,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from envweave.sandbox.guest import files, frames, landlock, linux, processes, walls
+from envweave.sandbox.guest.bell import Bell
+from envweave.sandbox.guest.birth import become_worker
 from envweave.sandbox.guest.frames import Channel, Hangup, Message, close_all
 from envweave.sandbox.guest.plan import HOME, Bounds, Plan
-from envweave.sandbox.guest.warmth import forget_ourselves
-from envweave.sandbox.guest.worker import Worker
-
-CONTROL = 100
-"""The worker's descriptor of its channel, out of the way of those that code opens."""
 
 _LARGEST = 1 << 30
 
@@ -59,20 +56,14 @@ class Supervisor:
         """Answer until there is nobody to answer to, then end all that is left."""
         for name in ("work", "tmp", "shm"):
             os.makedirs(f"{self.home}/{name}", exist_ok=True)
-        bell, clapper = socket.socketpair()
-        for end in (bell, clapper):
-            end.setblocking(False)
-        signal.signal(signal.SIGCHLD, lambda *_: None)
-        if sys.platform == "linux":
-            linux.hear_of_ends_only()
-        signal.set_wakeup_fd(clapper.fileno(), warn_on_full_buffer=False)
+        bell = Bell()
         self._poll.register(bell, select.POLLIN)
         for member in self.members.values():
             member.channel.send({"op": "hello", "landlock": landlock.abi(), "seccomp": bool(self.program)})
         while self.members:
             for descriptor, _ in self._poll.poll():
                 if descriptor == bell.fileno():
-                    bell.recv(4096)
+                    bell.silence()
                     self._reap()
                 elif descriptor in self.members:
                     self._listen(descriptor)
@@ -142,7 +133,7 @@ class Supervisor:
         descriptors = member.channel.take(3 + message["groups"])
         pid = os.fork()
         if not pid:
-            self._become_worker(member, descriptors)
+            become_worker(self.plan, self.bounds, self.home, self.program, member.mounts, descriptors)
         close_all(descriptors)
         member.pids.add(pid)
         return {"pid": pid}, b""
@@ -290,43 +281,6 @@ class Supervisor:
                     return member
             pid = processes.parent_of(pid)
         return None
-
-    def _become_worker(self, member: Member, descriptors: list[int]) -> None:
-        """In the new process: nothing of the supervisor is left but its memory, and that is no secret."""
-        try:
-            signal.set_wakeup_fd(-1)
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            os.setsid()
-            if sys.platform == "linux":
-                linux.set_dumpable(True)  # its own /proc is its own again
-            self._go_to(member.mounts)
-            for group in descriptors[3:]:  # where its memory and processes are counted
-                os.write(group, b"0")
-            sock = take_descriptors(descriptors[:3])
-            os.chdir(self.work)
-            os.environ["TMPDIR"] = f"{self.home}/tmp"  # noqa: S108
-            os.environ["HOME"] = self.work
-            sys.path.insert(0, self.work)
-            flags = walls.BRANCH if self.plan.namespaces and self.plan.forks else 0
-            forget_ourselves()
-            walls.confine(self.plan, self.bounds, self.home, self.program)
-            Worker(Channel(sock, limit=_LARGEST), value_bytes=self.bounds.return_bytes, unshare_flags=flags).serve()
-        except BaseException as error:
-            os.write(2, f"the worker did not start: {error!r}\n".encode())
-        finally:
-            os._exit(70)
-
-
-def take_descriptors(descriptors: list[int]) -> socket.socket:
-    """The channel and the two outputs, and no other descriptor of any kind."""
-    control, out, err = descriptors
-    null = os.open(os.devnull, os.O_RDONLY)
-    moved = os.dup2(control, CONTROL, inheritable=False)
-    for number, source in enumerate((null, out, err)):
-        os.dup2(source, number)
-    os.closerange(3, CONTROL)
-    os.closerange(CONTROL + 1, 1 << 20)
-    return socket.socket(fileno=moved)
 
 
 def _reason(error: OSError) -> str:

@@ -25,7 +25,8 @@ def become_worker(
 ) -> NoReturn:
     """In the new process. Nothing of the supervisor is left but its memory, and that is no secret.
 
-    `mounts` is the mount namespace it belongs to, if not all share one. The descriptors are the worker's channel and outputs, and those through which it joins its control groups.
+    `mounts` is the mount namespace it belongs to, if not all share one. The descriptors are the worker's channel and
+    outputs, and those through which it joins its control groups.
     """
     try:
         disconnect()

@@ -7,6 +7,7 @@ import keyword
 import os
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from math import inf
 from typing import Any, NoReturn
@@ -63,6 +64,8 @@ class Core:
         self._living = living
         living.add(self)
         self._busy = threading.Lock()
+        self._closing = threading.Lock()
+        self._vacated = False
         self._running = False
         self._pid = os.getpid()
 
@@ -245,24 +248,36 @@ class Core:
         return True
 
     async def close(self, wait: Wait) -> None:
-        if self.closed:
-            return
-        self.closed = True
+        """Safe to call twice, and again after it was cancelled in the middle."""
         if self._pid != os.getpid():  # a forked process has no part in it
             return
+        self.closed = True
         if self._running:  # in another thread or task, which is told by the end of its code
             with suppress(Hangup):
                 await self.seat.supervision.tell(wait, "end")
-        await self._wait_for_others(wait)
-        self.calls.close()
-        await self.seat.close(wait)
-        self._living.discard(self)
+        if not await _patiently(wait, lambda: self._closing.acquire(blocking=False)):
+            return  # somebody else is at it
+        try:
+            if self in self._living:
+                await _patiently(wait, self._is_free)
+                self.calls.close()
+                await self.seat.close(wait)
+                self._living.discard(self)
+        finally:
+            self._closing.release()
 
-    async def _wait_for_others(self, wait: Wait) -> None:
-        """Until the last caller is out; none comes after it. One who holds up this very thread is not waited for."""
-        until = time.monotonic() + _PATIENCE
-        while not self._busy.acquire(blocking=False) and time.monotonic() < until:
-            await wait.sleep(0.002)
+    def _is_free(self) -> bool:
+        """Is nobody in? From then on nobody comes in any more."""
+        self._vacated = self._vacated or self._busy.acquire(blocking=False)
+        return self._vacated
+
+
+async def _patiently(wait: Wait, ready: Callable[[], bool]) -> bool:
+    """Wait without holding up a loop, but not for ever: what we wait for may itself be waiting for this very thread."""
+    until = time.monotonic() + _PATIENCE
+    while not (found := ready()) and time.monotonic() < until:
+        await wait.sleep(0.002)
+    return found
 
 
 def check_name(name: str) -> str:

@@ -105,6 +105,11 @@ class Exchange:
 
     async def give_up(self, wait: Wait) -> Outcome:
         """The end of a question that nobody waits for any more."""
+        try:
+            await self.desk.control.finish(wait, self.limits.grace)
+            await self.interrupt(wait)
+        except Hangup:
+            self.outcome.reason = "it could not be reached"
         self._interrupt_at = time.monotonic()
         return await self._finish(wait)
 

@@ -25,6 +25,8 @@ class Line:
         self.descriptor = sock.fileno()
         self._decoder = Decoder(limit)
         self._sending = threading.Lock()
+        self._rest = memoryview(b"")
+        self._descriptors: Sequence[int] = ()
 
     async def send(
         self,
@@ -43,26 +45,43 @@ class Line:
         data = memoryview(encode(message, blob))
         until = None if timeout is None else time.monotonic() + timeout
         with self._sending:
-            while data:
-                try:
-                    data = data[self._send(data, descriptors) :]
-                    descriptors = ()
-                except BlockingIOError:
-                    if then is not None:
-                        await then()
-                        then = None
-                    if not await wait.writable(self.descriptor, None if until is None else until - time.monotonic()):
-                        raise Hangup from None
-                except OSError:
+            await self._push(wait, until)
+            self._rest, self._descriptors = data, descriptors
+            try:
+                await self._push(wait, until, then)
+            except BaseException:
+                if len(self._rest) == len(data):  # none of it has been sent, and none will be
+                    self._rest = memoryview(b"")
+                raise
+
+    async def finish(self, wait: Wait, timeout: float) -> None:
+        """Send what a cancelled sender has left."""
+        with self._sending:
+            await self._push(wait, time.monotonic() + timeout)
+
+    async def _push(self, wait: Wait, until: float | None, then: Callable[[], Awaitable[None]] | None = None) -> None:
+        """Send what is left. Whoever was cancelled in the middle of a frame leaves the rest of it to the next."""
+        while self._rest:
+            try:
+                self._rest = self._rest[self._send(self._rest, self._descriptors) :]
+                self._descriptors = ()
+            except BlockingIOError:
+                if then is not None:
+                    await then()
+                    then = None
+                if not await wait.writable(self.descriptor, None if until is None else until - time.monotonic()):
                     raise Hangup from None
-            if then is not None:
-                await then()
+            except OSError:
+                raise Hangup from None
+        if then is not None:
+            await then()
 
     def try_send(self, message: Message) -> None:
         """A small message, if there is room for it now and nobody is in the middle of another."""
         if self._sending.acquire(timeout=0.05):
             try:
-                self.sock.send(encode(message))
+                if not self._rest:
+                    self.sock.send(encode(message))
             except OSError:
                 pass
             finally:

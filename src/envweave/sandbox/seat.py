@@ -58,6 +58,8 @@ class Seat:
         self.open_question: Exchange | None = None
         self._reins: Reins | None = None
         self._halted: int | None = None
+        self._last: bool | None = None
+        """Once it is closed: was it the last of its family?"""
 
     @classmethod
     async def take(cls, wait: Wait, boundary: Boundary, limits: Limits) -> Seat:
@@ -196,14 +198,16 @@ class Seat:
         return answer, data
 
     async def close(self, wait: Wait) -> None:
-        """Let go. The place ends with the last seat in it."""
+        """Let go. The place ends with the last seat in it. Cancelled in the middle, it can be called again."""
         self._drop_desk()
         self.supervision.line.close()
-        if self.family.leave():
+        if self._last is None:
+            self._last = self.family.leave()
+        if self._last:
             await self.family.boundary.end(wait, self.family.place)
         if self.group is not None:
-            group, self.group = self.group, None
-            await group.remove(wait)
+            await self.group.remove(wait)
+            self.group = None
 
     def the_desk(self) -> Desk:
         if self.desk is None:

@@ -1,6 +1,5 @@
 import errno
 import fcntl
-import json
 import os
 import signal
 import socket
@@ -12,6 +11,7 @@ from typing import Any
 import pytest
 
 from envweave.sandbox.guest import landlock, linux
+from support.child import in_child
 from support.need import need
 
 SYSTEM = ["/usr", "/lib", "/lib64", "/bin", "/etc"]
@@ -38,26 +38,13 @@ def restricted(
     work: Callable[[], object], *, readable: list[str] | None = None, writable: list[str] | None = None
 ) -> Any:
     """What `work` returns in a child that has only these paths, or the name of the errno that it fails with."""
-    reader, writer = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        try:
-            try:
-                linux.no_new_privileges()
-                landlock.restrict(readable=readable or [], writable=writable or [])
-                answer = work()
-            except OSError as error:
-                answer = errno.errorcode[error.errno or 0]
-            except BaseException as error:
-                answer = repr(error)
-            os.write(writer, json.dumps(answer).encode())
-        finally:
-            os._exit(0)
-    os.close(writer)
-    with os.fdopen(reader) as answers:
-        text = answers.read()
-    os.waitpid(pid, 0)
-    return json.loads(text)
+
+    def restrict_and_work() -> object:
+        linux.no_new_privileges()
+        landlock.restrict(readable=readable or [], writable=writable or [])
+        return work()
+
+    return in_child(restrict_and_work)
 
 
 def in_folders(folders: Path, work: Callable[[], object]) -> Any:

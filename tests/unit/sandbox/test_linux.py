@@ -1,7 +1,6 @@
 import ctypes
 import errno
 import importlib
-import json
 import os
 import signal
 import subprocess
@@ -14,37 +13,12 @@ from typing import Any
 import pytest
 
 from envweave.sandbox.guest import linux, syscalls
+from support.child import in_child
 from support.need import need
 
 pytestmark = pytest.mark.skipif(not syscalls.machine(), reason="Linux on x86_64 or aarch64 only")
 
 OWN = linux.NEWUSER | linux.NEWNS | linux.NEWUTS
-
-
-def in_child(work: Callable[[], object]) -> Any:
-    """What `work` returns in a forked child, or the name of the errno that it fails with."""
-    reader, writer = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        report(work, writer)
-    os.close(writer)
-    with os.fdopen(reader) as answers:
-        text = answers.read()
-    os.waitpid(pid, 0)
-    return json.loads(text)
-
-
-def report(work: Callable[[], object], writer: int) -> None:
-    try:
-        try:
-            answer = work()
-        except OSError as error:
-            answer = errno.errorcode[error.errno or 0]
-        except BaseException as error:
-            answer = repr(error)
-        os.write(writer, json.dumps(answer).encode())
-    finally:
-        os._exit(0)
 
 
 def status(field: str) -> str:
@@ -73,15 +47,7 @@ def in_namespaces(work: Callable[[], object]) -> Any:
 
 def in_clone(flags: int, work: Callable[[], object]) -> Any:
     """What `work` returns in a clone."""
-    reader, writer = os.pipe()
-    pid = linux.clone(flags)
-    if pid == 0:
-        report(work, writer)
-    os.close(writer)
-    with os.fdopen(reader) as answers:
-        text = answers.read()
-    assert os.waitpid(pid, 0) == (pid, 0)
-    return json.loads(text)
+    return in_child(work, lambda: linux.clone(flags))
 
 
 def test_an_error_has_the_errno_and_names_the_call() -> None:

@@ -1,7 +1,6 @@
 import asyncio
 import errno
 import fcntl
-import json
 import mmap
 import multiprocessing
 import os
@@ -21,6 +20,7 @@ from typing import Any
 import pytest
 
 from envweave.sandbox.guest import linux, seccomp, syscalls
+from support.child import in_child
 
 ALLOW, KILL = "allow", "kill"
 MACHINES = {"x86_64": 0xC000_003E, "aarch64": 0xC000_00B7}
@@ -252,26 +252,13 @@ def test_without_unix_sockets_only_pairs_that_stay_pairs_are_left(
 
 def filtered(work: Callable[[], object], **options: Any) -> Any:
     """What `work` returns in a child under the filter, or the name of the errno that it fails with."""
-    reader, writer = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        try:
-            try:
-                linux.no_new_privileges()
-                seccomp.install(seccomp.program(**options))
-                answer = work()
-            except OSError as error:
-                answer = errno.errorcode[error.errno or 0]
-            except BaseException as error:
-                answer = repr(error)
-            os.write(writer, json.dumps(answer).encode())
-        finally:
-            os._exit(0)
-    os.close(writer)
-    with os.fdopen(reader) as answers:
-        text = answers.read()
-    _, ended = os.waitpid(pid, 0)
-    return json.loads(text) if text else f"ended with {ended}"
+
+    def install_and_work() -> object:
+        linux.no_new_privileges()
+        seccomp.install(seccomp.program(**options))
+        return work()
+
+    return in_child(install_and_work)
 
 
 @on_this_kernel

@@ -9,9 +9,9 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -1825,6 +1825,40 @@ def test_a_cancelled_run_ends_with_its_session(make: Make) -> None:
             running.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await running
+
+    asyncio.run(use())
+
+
+async def cut_short(work: Coroutine[Any, Any, Any]) -> None:
+    """Begin something, let it come as far as its first wait, and cancel it."""
+    task = asyncio.create_task(work)
+    await asyncio.sleep(0)
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+
+
+def test_a_message_that_is_cut_short_does_not_garble_the_next(make: Make) -> None:
+    async def use() -> None:
+        async with started(make(limits=Limits(grace=30))) as session:
+            await session.run("x = 1")
+            await cut_short(session.write_file("large", b"x" * (8 << 20)))
+            await cut_short(session.run("y = '" + "y" * (8 << 20) + "'"))
+            await session.write_file("small", "text")
+            assert (await session.run("x, open('small').read()")).return_value == [1, "text"]
+
+    asyncio.run(use())
+
+
+def test_a_close_that_is_cut_short_is_finished_by_the_next(make: Make) -> None:
+    async def use() -> None:
+        sandbox = make()
+        session = await sandbox.aio.start()
+        await cut_short(session.close())
+        with pytest.raises(ClosedError):
+            await session.run("1")
+        await session.close()
+        sandbox.close()
 
     asyncio.run(use())
 

@@ -9,7 +9,7 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from envweave.core.jsonable import to_json
@@ -45,6 +45,10 @@ class Calls:
     def descriptors(self) -> list[int]:
         """What to wait for."""
         return [self._bell] if self._bell >= 0 else []
+
+    def rung(self, ready: Collection[int]) -> bool:
+        """Has a tool answered, if only one that nobody waits for any more?"""
+        return self._bell in ready
 
     @property
     def waiting(self) -> bool:

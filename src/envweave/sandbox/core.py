@@ -7,7 +7,7 @@ import keyword
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from math import inf
 from typing import Any, NoReturn
@@ -22,7 +22,7 @@ from envweave.sandbox.guest.frames import Hangup, Message
 from envweave.sandbox.limits import LimitHit
 from envweave.sandbox.outcome import clean, read_value, to_result
 from envweave.sandbox.seat import Seat
-from envweave.sandbox.waiting import Wait
+from envweave.sandbox.waiting import Wait, whole
 
 _MOST_FILES = 10_000
 _PATIENCE = 30.0
@@ -49,11 +49,38 @@ class _Turn:
             self._core.lose()
 
 
+class Living:
+    """The sessions of a sandbox that are not closed, forks and snapshots among them. None is added after the end."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._cores: set[Core] = set()
+        self._ended = False
+
+    def add(self, core: Core) -> None:
+        with self._lock:
+            if self._ended:
+                raise ClosedError("the sandbox is closed")
+            self._cores.add(core)
+
+    def discard(self, core: Core) -> None:
+        with self._lock:
+            self._cores.discard(core)
+
+    def __contains__(self, core: Core) -> bool:
+        return core in self._cores
+
+    def end(self) -> list[Core]:
+        """All that are left to be closed."""
+        with self._lock:
+            self._ended = True
+            return list(self._cores)
+
+
 class Core:
     """What both faces of a session do. One call at a time; a second one is refused and changes nothing."""
 
-    def __init__(self, seat: Seat, tools: Tools, after_kill: AfterKill, living: set[Core]) -> None:
-        """`living` holds all that are not closed, for the sandbox to close them."""
+    def __init__(self, seat: Seat, tools: Tools, after_kill: AfterKill, living: Living) -> None:
         self.seat = seat
         self.limits = seat.limits
         self.calls = Calls(tools, seat.limits)
@@ -62,12 +89,32 @@ class Core:
         self.ended = ""
         """Why there is nothing left to run code in."""
         self._living = living
-        living.add(self)
         self._busy = threading.Lock()
         self._closing = threading.Lock()
         self._vacated = False
         self._running = False
         self._pid = os.getpid()
+        try:
+            living.add(self)
+        except BaseException:
+            self.calls.close()
+            raise
+
+    @classmethod
+    async def take(cls, wait: Wait, seat: Seat, tools: Tools, after_kill: AfterKill, living: Living) -> Core:
+        """A session on a seat, which is closed if there can be none."""
+        try:
+            return cls(seat, tools, after_kill, living)
+        except BaseException:
+            await seat.close(wait)
+            raise
+
+    async def furnish(self, wait: Wait, files: Mapping[str, bytes]) -> None:
+        """What is there before the first run."""
+        async with self._turn(wait):
+            for path, data in files.items():
+                await self.seat.files(wait, "write", data, path=path)
+            await self.seat.hand_tools(wait, self.calls)
 
     def _turn(self, wait: Wait) -> _Turn:
         """The right to use the session, for the length of a context."""
@@ -94,7 +141,7 @@ class Core:
         try:
             left = await self.seat.catch_up(wait)
             if left.answer is None:
-                await self._after_kill(wait, None)
+                await whole(wait, self._after_kill(wait, None))
         except Hangup:
             self.lose()
 
@@ -125,7 +172,7 @@ class Core:
                 if outcome.answer is not None:
                     return to_result(outcome, self.limits, hit=hit, state="kept")
                 spare, backup = backup, None
-                return to_result(outcome, self.limits, hit=hit, state=await self._after_kill(wait, spare))
+                return to_result(outcome, self.limits, hit=hit, state=await whole(wait, self._after_kill(wait, spare)))
             finally:
                 if backup is not None:
                     await backup.close(wait)
@@ -148,7 +195,7 @@ class Core:
     async def _backup(self, wait: Wait) -> Seat | None:
         """The state before a run; None where it cannot be had twice."""
         try:
-            return await branch(wait, self.seat)
+            return await whole(wait, branch(wait, self.seat))
         except (UsageError, SandboxError):
             return None
 
@@ -159,11 +206,8 @@ class Core:
             if self.closed:
                 return "ended"
             if backup is not None and backup.alive():
-                lost, self.seat = self.seat, backup
-                await lost.close(wait)
+                backup, self.seat = self.seat, backup
                 return "rolled_back"
-            if backup is not None:  # the code has found and killed it
-                await backup.close(wait)
             if self.after_kill == "end":
                 self.ended = "its code was killed"
                 return "ended"
@@ -174,6 +218,9 @@ class Core:
             self.ended = "its supervisor is gone"
         except SandboxError as error:
             self.ended = error.message
+        finally:
+            if backup is not None:  # what was lost, or a backup that the code has found and killed
+                await backup.close(wait)
         return "ended"
 
     async def _value(self, wait: Wait, question: Message) -> Outcome:
@@ -218,10 +265,8 @@ class Core:
 
     async def fork(self, wait: Wait) -> Core:
         async with self._turn(wait):
-            return self._copy(await branch(wait, self.seat))
-
-    def _copy(self, seat: Seat) -> Core:
-        return Core(seat, self.calls.tools, self.after_kill, self._living)
+            seat = await whole(wait, branch(wait, self.seat))
+            return await Core.take(wait, seat, self.calls.tools, self.after_kill, self._living)
 
     async def restore(self, wait: Wait, snapshot: Core) -> None:
         """Works on a session that has ended, too."""
@@ -231,9 +276,9 @@ class Core:
             raise BusyError("the session is busy")
         try:
             async with snapshot._turn(wait):
-                seat = await branch(wait, snapshot.seat)
+                seat = await whole(wait, branch(wait, snapshot.seat))
             lost, self.seat, self.ended = self.seat, seat, ""
-            await lost.close(wait)
+            await whole(wait, lost.close(wait))
         finally:
             self._busy.release()
 
@@ -248,7 +293,10 @@ class Core:
         return True
 
     async def close(self, wait: Wait) -> None:
-        """Safe to call twice, and again after it was cancelled in the middle."""
+        """Safe to call twice, and again after it was interrupted in the middle."""
+        await whole(wait, self._close(wait))
+
+    async def _close(self, wait: Wait) -> None:
         if self._pid != os.getpid():  # a forked process has no part in it
             return
         self.closed = True

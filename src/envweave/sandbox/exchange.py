@@ -144,7 +144,7 @@ class Exchange:
             if desk.supervision.death is not None:
                 raise Hangup
             await self._judge(wait, desk.supervision.measured())
-        if self.calls.waiting:
+        if self.calls.waiting or self.calls.rung(ready):
             for answer in self.calls.finished():
                 await self._answer(wait, answer)
         await self._mind_the_time(wait)

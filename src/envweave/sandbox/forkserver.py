@@ -85,7 +85,7 @@ class ForkServer:
             hello, pid = await supervision.line.first(wait, _START)
             if hello["op"] != "hello":
                 raise SandboxError(f"no session: {hello.get('reason')}")
-        except Hangup:
+        except (Hangup, OSError):  # the latter if the fork-server is closed meanwhile
             await self.end(wait, supervision)
             raise SandboxError("no session: its supervisor ended at once") from None
         except BaseException:

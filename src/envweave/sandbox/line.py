@@ -44,20 +44,28 @@ class Line:
         """
         data = memoryview(encode(message, blob))
         until = None if timeout is None else time.monotonic() + timeout
-        with self._sending:
+        await self._take_turn(wait)
+        try:
             await self._push(wait, until)
             self._rest, self._descriptors = data, descriptors
-            try:
-                await self._push(wait, until, then)
-            except BaseException:
-                if len(self._rest) == len(data):  # none of it has been sent, and none will be
-                    self._rest = memoryview(b"")
-                raise
+            await self._push(wait, until, then)
+        finally:
+            if len(self._rest) == len(data):  # none of it has been sent, and none will be
+                self._rest = memoryview(b"")
+            self._sending.release()
+
+    async def _take_turn(self, wait: Wait) -> None:
+        """One after the other. To wait for a lock would hold up the very loop on which its holder waits."""
+        while not self._sending.acquire(blocking=False):
+            await wait.sleep(0.0005)
 
     async def finish(self, wait: Wait, timeout: float) -> None:
         """Send what a cancelled sender has left."""
-        with self._sending:
+        await self._take_turn(wait)
+        try:
             await self._push(wait, time.monotonic() + timeout)
+        finally:
+            self._sending.release()
 
     async def _push(self, wait: Wait, until: float | None, then: Callable[[], Awaitable[None]] | None = None) -> None:
         """Send what is left. Whoever was cancelled in the middle of a frame leaves the rest of it to the next."""
@@ -78,7 +86,7 @@ class Line:
 
     def try_send(self, message: Message) -> None:
         """A small message, if there is room for it now and nobody is in the middle of another."""
-        if self._sending.acquire(timeout=0.05):
+        if self._sending.acquire(blocking=False):
             try:
                 if not self._rest:
                     self.sock.send(encode(message))

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from envweave.errors import ClosedError, UsageError
 from envweave.sandbox.base import AfterKill, Boundary
 from envweave.sandbox.calls import Tools
-from envweave.sandbox.core import Core, check_tools, contents
+from envweave.sandbox.core import Core, Living, check_tools, contents
 from envweave.sandbox.limits import Limits
 from envweave.sandbox.pool import Pool
 from envweave.sandbox.process import TIERS, Isolation
@@ -82,7 +82,7 @@ class Sandbox:
         self._lock = threading.Lock()
         self._lease: Lease | None = None
         self._pool = Pool(self, pool) if pool else None
-        self._living: set[Core] = set()
+        self._living = Living()
         self._closed = False
         self._pid = os.getpid()
 
@@ -127,11 +127,9 @@ class Sandbox:
         seat = self._pool.take() if self._pool is not None else None
         if seat is None:
             seat = await Seat.take(wait, boundary, self.limits)
-        core = Core(seat, self.tools, self.after_kill, self._living)
+        core = await Core.take(wait, seat, self.tools, self.after_kill, self._living)
         try:
-            for path, data in self.files.items():
-                await seat.files(wait, "write", data, path=path)
-            await seat.hand_tools(wait, core.calls)
+            await core.furnish(wait, self.files)
         except BaseException:
             await core.close(wait)
             raise
@@ -145,7 +143,7 @@ class Sandbox:
             self._closed = True
         if self._pool is not None:
             self._pool.close()
-        for core in list(self._living):
+        for core in self._living.end():
             drive(core.close(BLOCKING))
         if self._lease is not None:
             self._lease.release()

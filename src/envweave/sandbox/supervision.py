@@ -9,7 +9,7 @@ from typing import Any
 from envweave.errors import SandboxError
 from envweave.sandbox.guest.frames import Frame, Hangup, Message
 from envweave.sandbox.line import Line
-from envweave.sandbox.waiting import Wait
+from envweave.sandbox.waiting import Wait, whole
 
 _PATIENCE = 60.0
 
@@ -33,7 +33,10 @@ class Supervision:
     async def ask(
         self, wait: Wait, op: str, blob: bytes = b"", descriptors: tuple[int, ...] = (), **fields: Any
     ) -> Frame:
-        """Ask and wait for the answer, which may be that it was `refused`."""
+        """Ask and wait for the answer, which may be that it was `refused`. A cancellation is heard after the answer."""
+        return await whole(wait, self._ask(wait, op, blob, descriptors, **fields))
+
+    async def _ask(self, wait: Wait, op: str, blob: bytes, descriptors: tuple[int, ...], **fields: Any) -> Frame:
         return await self.answer(wait, await self.begin(wait, op, blob, descriptors, **fields))
 
     async def begin(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import select
 from collections.abc import Collection, Coroutine, Sequence
+from contextlib import suppress
 from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
@@ -91,6 +92,20 @@ class _Looping:
 
 BLOCKING: Wait = _Blocking()
 LOOPING: Wait = _Looping()
+
+
+async def whole(wait: Wait, work: Coroutine[Any, Any, T]) -> T:
+    """Run to its end what must not be torn. On a loop, a cancellation is heard afterwards."""
+    if wait is not LOOPING:
+        return await work
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        while not task.done():
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait((task,))
+        raise
 
 
 def drive(work: Coroutine[Any, Any, T]) -> T:

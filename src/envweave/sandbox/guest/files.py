@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator
+from contextlib import suppress
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _DEEPEST = 64
@@ -71,12 +72,18 @@ def used_bytes(root: str) -> int:
 
 
 def copy_tree(source: int, target: int, depth: int = 0) -> None:
-    """Files, folders and links below one folder to another; what is none of these (a FIFO, a socket) is refused."""
+    """Files, folders and links below one folder to another; what is none of these (a FIFO, a socket) is refused.
+
+    Not what is mounted there: it is mounted at the other place, too.
+    """
+    device = os.fstat(source).st_dev
     if depth > _DEEPEST:
         raise Refused("its folders are nested too deep")
     with os.scandir(source) as entries:
         for entry in entries:
             found = entry.stat(follow_symlinks=False)
+            if found.st_dev != device:
+                continue
             if stat.S_ISLNK(found.st_mode):
                 os.symlink(os.readlink(entry.name, dir_fd=source), entry.name, dir_fd=target)
             elif stat.S_ISDIR(found.st_mode):
@@ -91,7 +98,8 @@ def copy_tree(source: int, target: int, depth: int = 0) -> None:
 
 
 def _copy_folder(name: str, source: int, target: int, depth: int) -> None:
-    os.mkdir(name, 0o700, dir_fd=target)
+    with suppress(FileExistsError):  # it leads to something that is mounted
+        os.mkdir(name, 0o700, dir_fd=target)
     inner = [os.open(name, _FOLDER, dir_fd=parent) for parent in (source, target)]
     try:
         copy_tree(inner[0], inner[1], depth + 1)

@@ -95,6 +95,7 @@ def mount_home(bounds: Bounds) -> None:
     options += [f"size={bounds.disk_bytes}"] if bounds.disk_bytes is not None else []
     options += [f"nr_inodes={bounds.files}"] if bounds.files is not None else []
     linux.mount("tmpfs", HOME, "tmpfs", linux.MS_NOSUID | linux.MS_NODEV, ",".join(options))
+    world.uncover()
 
 
 def confine(plan: Plan, bounds: Bounds, home: str, program: bytes) -> None:

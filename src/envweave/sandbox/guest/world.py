@@ -24,6 +24,10 @@ _LINKS = {
 _BUILD_SITE = "/tmp"  # noqa: S108  (covered by a file system of our own, which nobody else sees)
 
 
+COVERED: dict[str, str] = {}
+"""Places that a session's home covers (an interpreter may lie below /tmp), and where the same is seen uncovered."""
+
+
 def move_in(readable: Iterable[str]) -> None:
     """Build it and go there. Needs a mount namespace of its own, and leaves nothing of the host's behind."""
     linux.make_private()
@@ -33,7 +37,7 @@ def move_in(readable: Iterable[str]) -> None:
     linux.mount("tmpfs", _BUILD_SITE, "tmpfs", _PLAIN, "size=4m,mode=755")
     for folder in ("proc", "dev", "etc", HOME):
         os.makedirs(os.path.join(_BUILD_SITE, folder.lstrip("/")))
-    shown = [path for path, held in views if _show(held, path)]
+    shown = [place for path, held in views if (place := _show(held, path))]
     for name, text in (("passwd", f"agent:x:{AGENT}:{AGENT}::{HOME}/work:/bin/sh\n"), ("group", f"agent:x:{AGENT}:\n")):
         _write(f"{_BUILD_SITE}/etc/{name}", text)
     for name, target in _LINKS.items():
@@ -41,7 +45,7 @@ def move_in(readable: Iterable[str]) -> None:
             os.symlink(target, f"{_BUILD_SITE}/{name}")
     mount_proc(f"{_BUILD_SITE}/proc")
     linux.pivot_into(_BUILD_SITE)
-    for path in shown:
+    for path in (*shown, *COVERED.values()):
         if not path.startswith("/dev/"):
             linux.read_only(path)
     linux.read_only("/", recursive=False)
@@ -61,22 +65,37 @@ def _hold(path: str) -> int | None:
         return None
 
 
-def _show(held: int, path: str) -> bool:
-    """Let the thing appear under the same path: a link as a link, all else as a view. False if nothing is mounted."""
-    target = _BUILD_SITE + path
+def _show(held: int, path: str) -> str | None:
+    """Let the thing appear under the same path: a link as a link, all else as a view, and say where that is mounted."""
+    place = HOME + path if path.startswith("/tmp/") else path  # noqa: S108  (where the link /tmp leads)
+    target = _BUILD_SITE + place
     if os.path.lexists(target):  # part of something that is there already
-        return False
-    os.makedirs(os.path.dirname(target), exist_ok=True)
-    mode = os.fstat(held).st_mode
-    if stat.S_ISLNK(mode):
+        return None
+    if stat.S_ISLNK(os.fstat(held).st_mode):
+        os.makedirs(os.path.dirname(target), exist_ok=True)
         os.symlink(os.readlink("", dir_fd=held), target)
-        return False
-    if stat.S_ISDIR(mode):
+        return None
+    _bind(held, target)
+    if place.startswith(f"{HOME}/"):
+        COVERED[place] = f"/.covered/{len(COVERED)}"
+        _bind(held, _BUILD_SITE + COVERED[place])
+    return place
+
+
+def _bind(held: int, target: str) -> None:
+    os.makedirs(os.path.dirname(target), exist_ok=True)
+    if stat.S_ISDIR(os.fstat(held).st_mode):
         os.makedirs(target)
     else:
         _write(target, "")
     linux.bind(f"/proc/self/fd/{held}", target)
-    return True
+
+
+def uncover() -> None:
+    """In a new home: what lies below it, as it was before."""
+    for place, seen in COVERED.items():
+        os.makedirs(place, exist_ok=True)
+        linux.bind(seen, place)
 
 
 def _write(path: str, text: str) -> None:

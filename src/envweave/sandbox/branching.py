@@ -24,9 +24,9 @@ async def branch(wait: Wait, seat: Seat) -> Seat:
     if seat.family.place.no_fork:
         raise UnsupportedError("this session cannot be forked", seat.family.place.no_fork)
     until = time.monotonic() + min(START, seat.limits.wall or START)
+    ours, theirs = pair()
     await seat.wake(wait)
     await seat.supervision.ask(wait, "expect")
-    ours, theirs = pair()
     twin = Seat(seat.family, Supervision(Line(ours, limit=1 << 30)))
     seat.family.join()
     try:

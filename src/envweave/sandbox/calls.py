@@ -15,7 +15,7 @@ from typing import Any
 from envweave.core.jsonable import to_json
 from envweave.core.loop import BACKGROUND, run_on
 from envweave.errors import NotJSONableError
-from envweave.sandbox.guest.frames import Message
+from envweave.sandbox.guest.frames import Message, encode
 from envweave.sandbox.limits import LimitHit, Limits
 from envweave.sandbox.line import pipe
 
@@ -119,6 +119,7 @@ class Calls:
             if inspect.isawaitable(value):
                 value = run_on(self._loop or BACKGROUND.loop, _awaited(value))
             answer: Message = {"op": "answer", "call": number, "value": to_json(value, where="the result")}
+            encode(answer)  # a number may have more digits than Python writes
         except NotJSONableError as error:
             answer = _failure(number, "TypeError", error.message)
         except BaseException as error:  # a tool may raise anything, and the code shall see it

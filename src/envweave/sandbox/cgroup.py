@@ -6,6 +6,7 @@ processes cannot have groups with controllers below it: there, only what was del
 
 from __future__ import annotations
 
+import atexit
 import itertools
 import os
 import threading
@@ -13,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from envweave.sandbox.owners import is_dead, world
 from envweave.sandbox.waiting import BLOCKING, Wait, drive
 
 _ROOT = Path("/sys/fs/cgroup")
@@ -22,7 +24,7 @@ SLACK = 32 << 20
 """Above the limit that the process itself runs into, which is the friendlier one."""
 
 
-@dataclass
+@dataclass(eq=False)
 class Group:
     """The groups of one session."""
 
@@ -82,6 +84,22 @@ class Group:
                     break
                 except OSError:
                     await wait.sleep(0.005)
+        _MADE.discard(self)
+
+
+_MADE: set[Group] = set()
+"""Those that are not removed yet."""
+
+
+def _remove_left(owner: int) -> None:
+    """At exit, after all fork-servers have ended: the groups of sessions that nobody has closed."""
+    for group in list(_MADE) if os.getpid() == owner else ():
+        for folder in set(group.folders.values()):
+            with suppress(OSError):
+                folder.rmdir()
+
+
+atexit.register(_remove_left, os.getpid())  # what is registered after this, as fork-servers are, runs before it
 
 
 @dataclass(frozen=True)
@@ -95,11 +113,12 @@ class Groups:
     def make(self, *, memory_bytes: int | None, processes: int | None) -> Group | None:
         """Groups for one session with these limits; None where there is nothing to limit, or nothing to do it with."""
         wanted = {"memory": memory_bytes, "pids": processes}
-        name = f"envweave-{os.getpid()}-{next(_NUMBERS)}"
+        name = f"envweave-{world()}-{os.getpid()}-{next(_NUMBERS)}"
         folders = {
             key: self.parents[key] / name for key, value in wanted.items() if value is not None and key in self.parents
         }
         group = Group(folders, version=self.version)
+        _MADE.add(group)
         try:
             for key, folder in folders.items():
                 folder.mkdir(exist_ok=True)
@@ -178,8 +197,7 @@ def _version() -> int:
 def _sweep(parents: dict[str, Path]) -> None:
     """Groups of hosts that were killed before they could remove them."""
     for parent in parents.values():
-        for folder in parent.glob("envweave-*-*"):
-            owner = folder.name.split("-")[1]
-            if owner.isdigit() and not Path("/proc", owner).exists():
+        for folder in parent.glob(f"envweave-{world()}-*"):
+            if is_dead(folder.name.split("-")[2]):
                 with suppress(OSError):
                     folder.rmdir()

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import errno
+import json
 import keyword
 import os
 import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from math import inf
 from typing import Any, NoReturn
 
 from envweave.core.jsonable import to_json
-from envweave.errors import BusyError, ClosedError, SandboxError, SessionEndedError, UsageError
+from envweave.errors import BusyError, ClosedError, NotJSONableError, SandboxError, SessionEndedError, UsageError
 from envweave.sandbox.base import AfterKill, ExecutionResult, State
 from envweave.sandbox.branching import branch
 from envweave.sandbox.calls import Calls, Tools
@@ -24,7 +24,7 @@ from envweave.sandbox.outcome import clean, read_value, to_result
 from envweave.sandbox.seat import Seat
 from envweave.sandbox.waiting import Wait, whole
 
-_MOST_FILES = 10_000
+_MOST_FILES = 100_000
 _PATIENCE = 30.0
 _LONG = 0.002
 """Seconds in which nobody can run out of memory."""
@@ -157,7 +157,7 @@ class Core:
         if not isinstance(code, str):
             raise UsageError(f"code is text, not {type(code).__name__}")
         wall = self.limits.wall if timeout is UNSET else timeout
-        if wall is not None and (isinstance(wall, bool) or not isinstance(wall, int | float) or not 0 < wall < inf):
+        if wall is not None and (isinstance(wall, bool) or not isinstance(wall, int | float) or not 0 < wall < 1e9):
             raise UsageError(f"a timeout of {timeout!r}", "it is more than 0 seconds, or None for no limit")
         async with self._turn(wait):
             backup = await self._backup(wait) if self.after_kill == "rollback" else None
@@ -188,6 +188,8 @@ class Core:
     async def _ask(self, wait: Wait, question: Message, blob: bytes, wall: float | None) -> Outcome:
         self._running = True
         try:
+            if self.closed:  # whoever closes looks at `_running` after it has set this: one of us sees the other
+                raise ClosedError("the session is closed")
             return await self.seat.ask(wait, self.calls, question, blob, wall)
         finally:
             self._running = False
@@ -245,8 +247,13 @@ class Core:
         return read_value(outcome, self.limits)
 
     async def set(self, wait: Wait, name: str, value: Any) -> None:
-        data = to_json(value, where=name)
-        await self._value(wait, {"op": "set", "values": {check_name(name): data}})
+        check_name(name)
+        try:
+            data = to_json(value, where=name)
+            json.dumps(data)  # a number may have more digits than Python writes
+        except (NotJSONableError, ValueError) as error:
+            raise UsageError(f"the value is no data: {error}") from None
+        await self._value(wait, {"op": "set", "values": {name: data}})
 
     async def read_file(self, wait: Wait, path: str) -> bytes:
         most = self.limits.disk_bytes or 1 << 29
@@ -265,7 +272,10 @@ class Core:
 
     async def fork(self, wait: Wait) -> Core:
         async with self._turn(wait):
-            seat = await whole(wait, branch(wait, self.seat))
+            try:
+                seat = await whole(wait, branch(wait, self.seat))
+            except OSError as error:
+                raise SandboxError(f"no fork: {error}") from None
             return await Core.take(wait, seat, self.calls.tools, self.after_kill, self._living)
 
     async def restore(self, wait: Wait, snapshot: Core) -> None:

@@ -31,7 +31,7 @@ from dataclasses import asdict
 from typing import Any, TypeVar
 
 from envweave.errors import SandboxError, UnavailableError
-from envweave.sandbox import boot, confinement, door
+from envweave.sandbox import boot, confinement, door, owners
 from envweave.sandbox.base import Boundary, Place
 from envweave.sandbox.cgroup import memory_of
 from envweave.sandbox.forkserver import bounds_of
@@ -208,7 +208,7 @@ def _connect() -> Any:
 
 
 def _labels() -> dict[str, str]:
-    return {"envweave.kind": "sandbox", "envweave.world": door.world()}
+    return {"envweave.kind": "sandbox", "envweave.world": owners.world()}
 
 
 def _sweep(client: Any) -> None:
@@ -216,7 +216,7 @@ def _sweep(client: Any) -> None:
     door.sweep()
     labels = [f"{name}={value}" for name, value in _labels().items()]
     for each in client.containers.list(all=True, filters={"label": labels}, ignore_removed=True):
-        if door.is_dead(each.labels["envweave.owner"]):
+        if owners.is_dead(each.labels["envweave.owner"]):
             with suppress(DockerException):  # somebody else is at it
                 each.remove(v=True, force=True)
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from envweave.errors import SandboxError
 from envweave.sandbox.guest.frames import Hangup
+from envweave.sandbox.owners import is_dead, world
 from envweave.sandbox.waiting import Wait
 
 _CREDENTIALS = struct.Struct("iII")
@@ -57,15 +58,6 @@ class Door:
     def __exit__(self, *_: object) -> None:
         self._listener.close()
         shutil.rmtree(self.folder, ignore_errors=True)
-
-
-def world() -> str:
-    """Where the numbers of our processes hold: an owner from elsewhere that is not seen here need not be dead."""
-    return str(os.stat("/proc/self/ns/pid").st_ino)
-
-
-def is_dead(owner: str) -> bool:
-    return not os.path.exists(f"/proc/{owner}")
 
 
 def sweep() -> None:

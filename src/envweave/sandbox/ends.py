@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from contextlib import ExitStack
 
+from envweave.sandbox.guest.frames import close_all
 from envweave.sandbox.line import Line, pair, pipe
 
 _SLACK = 1 << 20
@@ -14,9 +16,14 @@ class Ends:
     """A context: theirs are closed at its end, for they have been handed over, and ours too unless they were taken."""
 
     def __enter__(self) -> Ends:
-        self._sock, self._their_sock = pair()
-        self._out, their_out = pipe()
-        self._err, their_err = pipe()
+        with ExitStack() as undo:
+            self._sock, self._their_sock = pair()
+            undo.callback(self._sock.close)
+            undo.callback(self._their_sock.close)
+            self._out, their_out = pipe()
+            undo.callback(close_all, (self._out, their_out))
+            self._err, their_err = pipe()
+            undo.pop_all()
         self.theirs = (self._their_sock.fileno(), their_out, their_err)
         self._taken = False
         return self

@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 import weakref
+from contextlib import suppress
 from dataclasses import asdict, fields
 from typing import Any
 
@@ -31,17 +32,13 @@ class ForkServer:
         ours, theirs = socket.socketpair()
         self._numbers = itertools.count()
         self._lives: dict[Supervision, tuple[int, int]] = {}
-        with theirs:
-            self._process = subprocess.Popen(  # noqa: S603  (the interpreter that the caller has named)
-                [python, *boot.ARGUMENTS, str(theirs.fileno())],
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.PIPE,
-                env=boot.ENVIRONMENT,
-                cwd="/",
-                start_new_session=True,
-            )
+        try:
+            self._process = self._start(python, theirs)
+        except OSError as error:
+            ours.close()
+            raise SandboxError(f"{python!r} cannot be started: {error}") from None
+        finally:
+            theirs.close()
         self._line = Line(ours, limit=1 << 20)
         self._finalizer = weakref.finalize(self, _end, self._process, ours, os.getpid())
         try:
@@ -49,6 +46,19 @@ class ForkServer:
         except BaseException:
             self.close()
             raise
+
+    @staticmethod
+    def _start(python: str, theirs: socket.socket) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(  # noqa: S603  (the interpreter that the caller has named)
+            [python, *boot.ARGUMENTS, str(theirs.fileno())],
+            pass_fds=[theirs.fileno()],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            env=boot.ENVIRONMENT,
+            cwd="/",
+            start_new_session=True,
+        )
 
     async def _begin(self, plan: Plan) -> Message:
         try:
@@ -68,7 +78,12 @@ class ForkServer:
     async def open(self, wait: Wait, limits: Limits) -> tuple[Supervision, int | None]:
         """A new supervisor, and its process."""
         ours, theirs = pair()
-        life, life_theirs = os.pipe()
+        try:
+            life, life_theirs = os.pipe()
+        except OSError:
+            ours.close()
+            theirs.close()
+            raise
         number = next(self._numbers)
         supervision = Supervision(Line(ours, limit=1 << 30))
         self._lives[supervision] = life, number
@@ -106,19 +121,21 @@ class ForkServer:
         self._bury(supervision)
 
     def _bury(self, supervision: Supervision) -> None:
-        life, _ = self._lives.pop(supervision)
-        os.close(life)
-        supervision.line.close()
+        found = self._lives.pop(supervision, None)
+        if found is not None:
+            os.close(found[0])
+            supervision.line.close()
 
     @property
     def alive(self) -> bool:
         return self._process.poll() is None
 
     def close(self) -> None:
-        """End it and all its sessions."""
+        """End it and all its sessions. Those who wait for one are woken; descriptors are theirs to close."""
         self._finalizer()
         for supervision in list(self._lives):
-            self._bury(supervision)
+            with suppress(OSError):
+                supervision.line.sock.shutdown(socket.SHUT_RDWR)
 
 
 def _end(process: subprocess.Popen[bytes], sock: socket.socket, owner: int) -> None:

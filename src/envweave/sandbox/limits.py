@@ -46,6 +46,8 @@ class Limits:
             if value is None and "None" in str(each.type):
                 continue
             whole = "int" in str(each.type)
+            if isinstance(value, int) and value >= 1 << 63:
+                raise UsageError(f"the limit {each.name} is too large", "None means no limit")
             if isinstance(value, bool) or not isinstance(value, int if whole else (int, float)) or not isfinite(value):
                 raise UsageError(f"the limit {each.name} is {value!r}", f"it takes {each.type}")
             if value < 0 or (value == 0 and each.name not in ("grace", "tool_calls", "forks")):

@@ -48,10 +48,12 @@ class Line:
         try:
             await self._push(wait, until)
             self._rest, self._descriptors = data, descriptors
-            await self._push(wait, until, then)
+            try:
+                await self._push(wait, until, then)
+            finally:
+                if len(self._rest) == len(data):  # none of it has been sent, and none will be
+                    self._rest = memoryview(b"")
         finally:
-            if len(self._rest) == len(data):  # none of it has been sent, and none will be
-                self._rest = memoryview(b"")
             self._sending.release()
 
     async def _take_turn(self, wait: Wait) -> None:

@@ -73,9 +73,9 @@ def _end(outcome: Outcome, limit: LimitHit | None, exit_code: int) -> ExceptionI
     """Why there is no answer."""
     if limit is not None and limit.name == "memory_bytes":
         return ExceptionInfo("MemoryError", f"killed at the limit {limit}")
-    if limit is not None:
+    if outcome.limit is not None:
         kind = "TimeoutError" if outcome.interrupted else "WorkerKilled"
-        return ExceptionInfo(kind, f"killed at the limit {limit}: {outcome.reason}")
+        return ExceptionInfo(kind, f"killed at the limit {outcome.limit}: {outcome.reason}")
     if outcome.exit_code is None:
         return ExceptionInfo("WorkerKilled", outcome.reason)
     if exit_code >= 0:

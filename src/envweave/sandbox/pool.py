@@ -21,6 +21,8 @@ class Pool:
         self._sandbox = sandbox
         self._size = size
         self._seats: deque[Seat] = deque()
+        self._dead: deque[Seat] = deque()
+        """Whose fork-server is gone."""
         self._changed = threading.Condition()
         self._closed = False
         self._thread: threading.Thread | None = None
@@ -32,7 +34,12 @@ class Pool:
                 self._thread = threading.Thread(target=self._fill, name="sandbox pool", daemon=True)
                 self._thread.start()
             self._changed.notify_all()
-            return self._seats.popleft() if self._seats else None
+            while self._seats:
+                seat = self._seats.popleft()
+                if seat.alive():
+                    return seat
+                self._dead.append(seat)
+            return None
 
     def wait_full(self, timeout: float) -> bool:
         """Until as many are ready as it keeps."""
@@ -46,8 +53,10 @@ class Pool:
                 if self._closed:
                     return
             try:
+                while self._dead:
+                    drive(self._dead.popleft().close(BLOCKING))
                 seat: Seat = drive(Seat.take(BLOCKING, self._sandbox.boundary(), self._sandbox.limits))
-            except EnvWeaveError:  # whoever starts a session next meets it, and is told
+            except (EnvWeaveError, OSError):  # whoever starts a session next meets it, and is told
                 with self._changed:
                     self._changed.wait(1.0)
                 continue
@@ -62,6 +71,6 @@ class Pool:
             self._changed.notify_all()
         if self._thread is not None:
             self._thread.join()
-        for seat in self._seats:
-            drive(seat.close(BLOCKING))
-        self._seats.clear()
+        for seats in (self._seats, self._dead):
+            while seats:
+                drive(seats.popleft().close(BLOCKING))

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
-from envweave.errors import ClosedError, UsageError
+from envweave.errors import ClosedError, IsolationError, UsageError
 from envweave.sandbox.base import AfterKill, Boundary
 from envweave.sandbox.calls import Tools
 from envweave.sandbox.core import Core, Living, check_tools, contents
@@ -67,6 +67,9 @@ class Sandbox:
         self.after_kill: AfterKill = _one_of("after_kill", after_kill, ("restart", "rollback", "end"))
         _one_of("isolation", isolation, ("auto", *TIERS))
         _one_of("min_isolation", min_isolation, (None, *TIERS))
+        if isolation != "auto" and min_isolation and TIERS.index(isolation) < TIERS.index(min_isolation):
+            contradiction = f"isolation is {isolation!r} and min_isolation {min_isolation!r}"
+            raise IsolationError(contradiction, "leave one of them out")
         if isinstance(pool, bool) or not isinstance(pool, int) or pool < 0:
             raise UsageError(f"pool is {pool!r}", "it is how many sessions are kept ready")
         self._options = self._own(

@@ -64,12 +64,17 @@ class Seat:
     @classmethod
     async def take(cls, wait: Wait, boundary: Boundary, limits: Limits) -> Seat:
         """A new place with a worker in it."""
-        place = await boundary.open(wait, limits)
+        try:
+            place = await boundary.open(wait, limits)
+        except OSError as error:
+            raise SandboxError(f"no session: {error}") from None
         seat = cls(Family(boundary, place, limits), place.supervision)
         try:
             await seat.spawn(wait)
-        except BaseException:
+        except BaseException as error:
             await seat.close(wait)
+            if isinstance(error, Hangup | OSError):
+                raise SandboxError(f"no session: {error or 'its supervisor is gone'}") from None
             raise
         return seat
 
@@ -131,7 +136,8 @@ class Seat:
         """Make the tools callable inside."""
         if calls.tools:
             told = {name: about(tool, name) for name, tool in calls.tools.items()}
-            await self.ask(wait, calls, {"op": "tools", "tools": told})
+            if (await self.ask(wait, calls, {"op": "tools", "tools": told})).answer is None:
+                raise SandboxError("the session's process has not taken its tools")
 
     async def ask(
         self, wait: Wait, calls: Calls, question: Message, blob: bytes = b"", wall: float | None = None

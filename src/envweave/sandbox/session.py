@@ -56,7 +56,7 @@ class Session:
         drive(self._core.write_file(BLOCKING, path, data))
 
     def list_files(self) -> dict[str, int]:
-        """The files of the work folder by path, with their sizes."""
+        """The files of the work folder by path, with their sizes; at most 100,000."""
         return drive(self._core.list_files(BLOCKING))
 
     def close(self) -> None:

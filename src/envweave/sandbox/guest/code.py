@@ -11,7 +11,7 @@ import traceback
 import types
 from typing import Any
 
-from envweave.sandbox.guest.values import shorten
+from envweave.sandbox.guest.values import shorten, type_name
 
 _FLAGS = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
 NAME, MESSAGE, TRACEBACK = 200, 4_000, 16_000
@@ -84,7 +84,7 @@ class Namespace:
     def variables(self) -> dict[str, str]:
         """What the code has defined, by name, with its type; modules and tools are not counted."""
         return {
-            name: type(value).__name__
+            name: type_name(value)
             for name, value in list(self.names.items())
             if isinstance(name, str)
             and not name.startswith("_")
@@ -95,18 +95,18 @@ class Namespace:
 
 def account_for(error: BaseException) -> dict[str, Any]:
     """What is told of an exception: only the code's own lines, whatever its `__str__` does."""
+    number = None
     try:
         said = traceback.TracebackException(type(error), error, error.__traceback__, compact=True)
         _hide_ourselves(said)
         text = "".join(said.format())
         message = str(said)
-    except KeyboardInterrupt:
-        raise
+        if isinstance(error, OSError) and type(error.errno) is int:
+            number = error.errno
     except BaseException:  # a hostile exception class
         text, message = "", ""
-    number = error.errno if isinstance(error, OSError) and type(error.errno) is int else None
     return {
-        "type": shorten(type(error).__name__, NAME),
+        "type": shorten(type_name(error), NAME),
         "message": shorten(message, MESSAGE),
         "traceback": shorten(text, TRACEBACK),
         "errno": number,

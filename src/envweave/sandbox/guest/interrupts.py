@@ -37,6 +37,10 @@ class Interrupts:
     def shut(self) -> None:
         self._open = False
 
+    def window(self) -> AbstractContextManager[Any]:
+        """Within a shield, a line that may be torn. Raises what was missed."""
+        return _Window(self) if threading.current_thread() is threading.main_thread() else nullcontext()
+
     def shield(self) -> AbstractContextManager[Any]:
         """Within the code's time, a few lines that must not be torn."""
         return self if threading.current_thread() is threading.main_thread() else nullcontext()
@@ -49,3 +53,16 @@ class Interrupts:
         if self._missed and self._open:
             self._missed = False
             raise KeyboardInterrupt
+
+
+class _Window:
+    def __init__(self, gate: Interrupts) -> None:
+        self._gate = gate
+
+    def __enter__(self) -> None:
+        if self._gate.let_in():
+            self._gate.shut()
+            raise KeyboardInterrupt
+
+    def __exit__(self, *_: object) -> None:
+        self._gate.shut()

@@ -12,10 +12,13 @@ import select
 import threading
 from collections import deque
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from typing import Any
 
 from envweave.sandbox.guest.frames import Channel, Frame, Message
+from envweave.sandbox.guest.interrupts import Interrupts
+
+_SHORT = 0.05
+"""Seconds after which one who waits for another looks whether it has been interrupted."""
 
 
 class ToolError(Exception):
@@ -25,9 +28,9 @@ class ToolError(Exception):
 class Mail:
     """The worker's end of the conversation."""
 
-    def __init__(self, channel: Channel, shield: Callable[[], AbstractContextManager[Any]]) -> None:
+    def __init__(self, channel: Channel, gate: Interrupts) -> None:
         self.channel = channel
-        self._shield = shield
+        self._gate = gate
         self._step: str | None = None
         self._changed = threading.Condition(threading.Lock())
         self._orders: deque[Frame] = deque()
@@ -48,7 +51,7 @@ class Mail:
 
     def interrupted(self, step: str) -> bool:
         """Has the host said that an interrupt is meant for this step? It says so before it sends one."""
-        with self._shield():
+        with self._gate.shield():
             while select.select([self.channel.sock], [], [], 0)[0]:
                 self._sort()
         return self._interrupted == step
@@ -71,7 +74,7 @@ class Mail:
             json.dumps([arguments, keywords], allow_nan=False)
         except (TypeError, ValueError, RecursionError) as error:
             raise TypeError(f"the arguments of {name} are not data: {error}") from None
-        with self._shield():
+        with self._gate.shield():
             number = self._ask({"op": "call", "name": name, "args": arguments, "kwargs": keywords})
         try:
             self._wait_for(lambda: number in self._answers, torn=True)
@@ -92,23 +95,32 @@ class Mail:
             return self._last
 
     def _wait_for(self, arrived: Callable[[], bool], *, torn: bool) -> None:
-        """Until it has arrived. Where an interrupt may tear us away, nothing is read that could be lost by it."""
-        while True:
-            with self._changed:
-                while self._reading and not arrived():
-                    self._changed.wait()
-                if arrived():
-                    return
-                self._reading = True
-            try:
+        """Until it has arrived. An interrupt is let in only where nothing can be lost by it."""
+        with self._gate.shield():
+            while not self._try_for(arrived):
                 if torn:
+                    with self._gate.window():
+                        pass
+
+    def _try_for(self, arrived: Callable[[], bool]) -> bool:
+        """Read for all, or wait a little for the one who does."""
+        with self._changed:
+            if arrived():
+                return True
+            if self._reading:
+                self._changed.wait(_SHORT)
+                return arrived()
+            self._reading = True
+        try:
+            if self._step is not None:
+                with self._gate.window():
                     self.channel.wait()
-                with self._shield():
-                    self._sort()
-            finally:
-                with self._changed:
-                    self._reading = False
-                    self._changed.notify_all()
+            self._sort()
+        finally:
+            with self._changed:
+                self._reading = False
+                self._changed.notify_all()
+        return False
 
     def _sort(self) -> None:
         self.channel.fill()

@@ -74,10 +74,15 @@ def bounded_repr(value: Any, limit: int) -> tuple[str, bool]:
     except (KeyboardInterrupt, MemoryError):
         raise
     except BaseException as error:  # a __repr__ may raise whatever it likes
-        return f"<{type(value).__name__} whose repr raises {type(error).__name__}>", False
+        return f"<{type_name(value)} whose repr raises {type_name(error)}>", False
     if len(text) <= limit:
         return text, False
     return shorten(text, limit), True
+
+
+def type_name(value: Any) -> str:
+    """The name of a value's type, whatever its metaclass says of it."""
+    return str(type.__dict__["__name__"].__get__(type(value)))
 
 
 def shorten(text: str, limit: int) -> str:

@@ -22,7 +22,7 @@ class Worker:
     def __init__(self, channel: Channel, *, value_bytes: int, unshare_flags: int) -> None:
         self.channel = channel
         self.interrupts = Interrupts()
-        self.mail = Mail(channel, self.interrupts.shield)
+        self.mail = Mail(channel, self.interrupts)
         self.namespace = Namespace()
         self.value_bytes = value_bytes
         self.unshare_flags = unshare_flags

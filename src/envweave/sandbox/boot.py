@@ -9,6 +9,7 @@ import struct
 from pathlib import Path
 
 from envweave.sandbox import guest
+from envweave.sandbox.guest import plan
 
 CODE = """
 import importlib.abc, importlib.util, json, socket, struct, sys
@@ -48,15 +49,8 @@ begin.main(sock)
 ARGUMENTS = ("-P", "-s", "-B", "-c", CODE)
 """For Python: no folder of the caller's on the path, none of the user's packages, no bytecode written."""
 
-ENVIRONMENT = {
-    "PATH": "/usr/local/bin:/usr/bin:/bin",
-    "LANG": "C.UTF-8",
-    "PYTHONHASHSEED": "0",
-    "OPENBLAS_NUM_THREADS": "1",
-    "OMP_NUM_THREADS": "1",
-    "MKL_NUM_THREADS": "1",
-}
-"""Nothing of the host's. Hashes are the same in all sessions, and numerical libraries keep to one thread."""
+ENVIRONMENT = {**plan.ENVIRONMENT, "PYTHONHASHSEED": "0"}
+"""Nothing of the host's. Hashes are the same in all sessions."""
 
 
 @functools.cache

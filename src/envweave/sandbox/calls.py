@@ -10,6 +10,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from typing import Any
 
 from envweave.core.jsonable import to_json
@@ -36,7 +37,10 @@ class Calls:
         self._answers: deque[tuple[object, Message]] = deque()
         self._run = object()
         self._count = 0
+        self._ringing = threading.Lock()
         self._bell, self._clapper = pipe() if tools else (-1, -1)
+        if tools:
+            os.set_blocking(self._clapper, False)
         self._loop: asyncio.AbstractEventLoop | None = None
         self.hit: LimitHit | None = None
         """The limit that fired in this run."""
@@ -126,16 +130,17 @@ class Calls:
             known = isinstance(getattr(builtins, type(error).__name__, None), type)
             answer = _failure(number, type(error).__name__, _text(error, known))
         self._answers.append((run, answer))
-        try:
-            os.write(self._clapper, b"!")
-        except OSError:  # closed meanwhile
-            pass
+        with self._ringing:
+            if self._clapper >= 0:
+                with suppress(BlockingIOError):  # it rings already
+                    os.write(self._clapper, b"!")
 
     def close(self) -> None:
-        if self._bell >= 0:
-            os.close(self._bell)
-            os.close(self._clapper)
-            self._bell = self._clapper = -1
+        with self._ringing:
+            if self._bell >= 0:
+                os.close(self._bell)
+                os.close(self._clapper)
+                self._bell = self._clapper = -1
 
 
 async def _awaited(value: Any) -> Any:

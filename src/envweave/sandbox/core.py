@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import json
-import keyword
 import os
 import threading
 import time
@@ -17,14 +16,17 @@ from envweave.errors import BusyError, ClosedError, NotJSONableError, SandboxErr
 from envweave.sandbox.base import AfterKill, ExecutionResult, State
 from envweave.sandbox.branching import branch
 from envweave.sandbox.calls import Calls, Tools
+from envweave.sandbox.checks import check_name, contents
 from envweave.sandbox.exchange import Outcome
 from envweave.sandbox.guest.frames import Hangup, Message
 from envweave.sandbox.limits import LimitHit
+from envweave.sandbox.living import Living
 from envweave.sandbox.outcome import clean, read_value, to_result
 from envweave.sandbox.seat import Seat
 from envweave.sandbox.waiting import Wait, whole
 
 _MOST_FILES = 100_000
+_LARGEST_FILE = 1 << 29
 _PATIENCE = 30.0
 _LONG = 0.002
 """Seconds in which nobody can run out of memory."""
@@ -47,34 +49,6 @@ class _Turn:
         self._core.leave()
         if kind is Hangup:
             self._core.lose()
-
-
-class Living:
-    """The sessions of a sandbox that are not closed, forks and snapshots among them. None is added after the end."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._cores: set[Core] = set()
-        self._ended = False
-
-    def add(self, core: Core) -> None:
-        with self._lock:
-            if self._ended:
-                raise ClosedError("the sandbox is closed")
-            self._cores.add(core)
-
-    def discard(self, core: Core) -> None:
-        with self._lock:
-            self._cores.discard(core)
-
-    def __contains__(self, core: Core) -> bool:
-        return core in self._cores
-
-    def end(self) -> list[Core]:
-        """All that are left to be closed."""
-        with self._lock:
-            self._ended = True
-            return list(self._cores)
 
 
 class Core:
@@ -122,10 +96,7 @@ class Core:
 
     async def enter(self, wait: Wait) -> None:
         """Begin a turn: the session must be free and alive, and have caught up with what was cancelled."""
-        if self._pid != os.getpid():
-            raise UsageError("a session cannot be used in a forked process", "start one there")
-        if self.closed:
-            raise ClosedError("the session is closed")
+        self._check()
         if not self._busy.acquire(blocking=False):
             raise BusyError("the session is busy")
         try:
@@ -136,6 +107,12 @@ class Core:
         except BaseException:
             self._busy.release()
             raise
+
+    def _check(self) -> None:
+        if self._pid != os.getpid():
+            raise UsageError("a session cannot be used in a forked process", "start one there")
+        if self.closed:
+            raise ClosedError("the session is closed")
 
     async def _catch_up(self, wait: Wait) -> None:
         try:
@@ -197,8 +174,8 @@ class Core:
     async def _backup(self, wait: Wait) -> Seat | None:
         """The state before a run; None where it cannot be had twice."""
         try:
-            return await whole(wait, branch(wait, self.seat))
-        except (UsageError, SandboxError):
+            return await whole(wait, branch(wait, self.seat), undo=lambda seat: seat.close(wait))
+        except (UsageError, SandboxError, OSError):
             return None
 
     async def _after_kill(self, wait: Wait, backup: Seat | None) -> State:
@@ -256,12 +233,14 @@ class Core:
         await self._value(wait, {"op": "set", "values": {name: data}})
 
     async def read_file(self, wait: Wait, path: str) -> bytes:
-        most = self.limits.disk_bytes or 1 << 29
+        most = min(self.limits.disk_bytes or _LARGEST_FILE, _LARGEST_FILE)
         async with self._turn(wait):
             return (await self.seat.files(wait, "read", path=str(path), limit=most))[1]
 
     async def write_file(self, wait: Wait, path: str, data: bytes | str) -> None:
         blob = contents(path, data)
+        if len(blob) > min(self.limits.disk_bytes or _LARGEST_FILE, _LARGEST_FILE):
+            raise UsageError(f"cannot write {str(path)!r}: {len(blob)} bytes are more than its folder holds")
         async with self._turn(wait):
             await self.seat.files(wait, "write", blob, path=str(path))
 
@@ -271,29 +250,36 @@ class Core:
             return {clean(path): int(size) for path, size in answer["files"].items()}
 
     async def fork(self, wait: Wait) -> Core:
+        return await whole(wait, self._fork(wait), undo=lambda core: core.close(wait))
+
+    async def _fork(self, wait: Wait) -> Core:
         async with self._turn(wait):
             try:
-                seat = await whole(wait, branch(wait, self.seat))
+                seat = await branch(wait, self.seat)
             except OSError as error:
                 raise SandboxError(f"no fork: {error}") from None
             return await Core.take(wait, seat, self.calls.tools, self.after_kill, self._living)
 
     async def restore(self, wait: Wait, snapshot: Core) -> None:
         """Works on a session that has ended, too."""
-        if self.closed:
-            raise ClosedError("the session is closed")
+        if snapshot._living is not self._living:
+            raise UsageError("the snapshot is of another sandbox")
+        self._check()
         if not self._busy.acquire(blocking=False):
             raise BusyError("the session is busy")
         try:
-            async with snapshot._turn(wait):
-                seat = await whole(wait, branch(wait, snapshot.seat))
-            lost, self.seat, self.ended = self.seat, seat, ""
-            await whole(wait, lost.close(wait))
+            await whole(wait, self._restore(wait, snapshot))
         finally:
             self._busy.release()
 
+    async def _restore(self, wait: Wait, snapshot: Core) -> None:
+        async with snapshot._turn(wait):
+            seat = await branch(wait, snapshot.seat)
+        lost, self.seat, self.ended = self.seat, seat, ""
+        await lost.close(wait)
+
     async def interrupt(self, wait: Wait) -> bool:
-        question = self.seat.open_question if self._running else None
+        question = self.seat.open_question if self._running and self._pid == os.getpid() else None
         if question is None:
             return False
         try:
@@ -336,26 +322,3 @@ async def _patiently(wait: Wait, ready: Callable[[], bool]) -> bool:
     while not (found := ready()) and time.monotonic() < until:
         await wait.sleep(0.002)
     return found
-
-
-def check_name(name: str) -> str:
-    if not isinstance(name, str) or not name.isidentifier() or keyword.iskeyword(name):
-        raise UsageError(f"{name!r} is not a name of a variable")
-    return name
-
-
-def contents(path: str, data: Any) -> bytes:
-    """What is to be in a file, as bytes."""
-    if isinstance(data, str):
-        return data.encode()
-    if not isinstance(data, bytes | bytearray | memoryview):
-        raise UsageError(f"the contents of {str(path)!r} are a {type(data).__name__}", "they are bytes or text")
-    return bytes(data)
-
-
-def check_tools(tools: Tools) -> None:
-    """Names that code can call, and things that can be called."""
-    for name, tool in tools.items():
-        if not callable(tool):
-            raise UsageError(f"the tool {check_name(name)!r} cannot be called: it is a {type(tool).__name__}")
-        check_name(name)

@@ -86,6 +86,7 @@ class Exchange:
         self._interrupt_at: float | None = None
         self._cpu_before: float | None = None
         self._look_at = self._first_look()
+        desk.supervision.forget_measures()
         self._streams = {desk.out: self.outcome.out, desk.err: self.outcome.err}
         try:
             await desk.control.send(wait, {**question, "id": self.id}, blob, then=lambda: wake(wait))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import itertools
 import os
 import socket
 import subprocess
+import tempfile
 import weakref
 from contextlib import suppress
 from dataclasses import asdict, fields
@@ -25,6 +27,10 @@ _START = 60.0
 _END = 30.0
 
 
+class UnfitError(SandboxError):
+    """The kernel would not do what was asked of it: this machine has no such walls."""
+
+
 class ForkServer:
     """A process of its own, never forked from this one: nothing of our memory and none of our threads are in it."""
 
@@ -32,10 +38,12 @@ class ForkServer:
         ours, theirs = socket.socketpair()
         self._numbers = itertools.count()
         self._lives: dict[Supervision, tuple[int, int]] = {}
+        self._said = tempfile.TemporaryFile()  # noqa: SIM115  (what it says last, if it does not start)
         try:
             self._process = self._start(python, theirs)
         except OSError as error:
             ours.close()
+            self._said.close()
             raise SandboxError(f"{python!r} cannot be started: {error}") from None
         finally:
             theirs.close()
@@ -47,14 +55,20 @@ class ForkServer:
             self.close()
             raise
 
-    @staticmethod
-    def _start(python: str, theirs: socket.socket) -> subprocess.Popen[bytes]:
+    def _start(self, python: str, theirs: socket.socket) -> subprocess.Popen[bytes]:
+        number = fcntl.fcntl(theirs.fileno(), fcntl.F_DUPFD_CLOEXEC, 3)  # a host may have none of the first three
+        try:
+            return self._run(python, number)
+        finally:
+            os.close(number)
+
+    def _run(self, python: str, number: int) -> subprocess.Popen[bytes]:
         return subprocess.Popen(  # noqa: S603  (the interpreter that the caller has named)
-            [python, *boot.ARGUMENTS, str(theirs.fileno())],
-            pass_fds=[theirs.fileno()],
+            [python, *boot.ARGUMENTS, str(number)],
+            pass_fds=[number],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
+            stderr=self._said,
             env=boot.ENVIRONMENT,
             cwd="/",
             start_new_session=True,
@@ -69,10 +83,12 @@ class ForkServer:
             hello, _ = await self._line.first(BLOCKING, _BOOT)
         except (Hangup, OSError):
             self._process.kill()
-            said = self._process.communicate()[1].decode(errors="replace").strip().splitlines()
+            self._process.wait()
+            self._said.seek(0)
+            said = self._said.read(1 << 16).decode(errors="replace").strip().splitlines()
             raise SandboxError(f"the fork-server did not start: {said[-1] if said else 'it said nothing'}") from None
         if hello["op"] == "failed":
-            raise SandboxError(str(hello["reason"]))
+            raise UnfitError(str(hello["reason"]))
         return hello
 
     async def open(self, wait: Wait, limits: Limits) -> tuple[Supervision, int | None]:
@@ -99,7 +115,7 @@ class ForkServer:
         try:
             hello, pid = await supervision.line.first(wait, _START)
             if hello["op"] != "hello":
-                raise SandboxError(f"no session: {hello.get('reason')}")
+                raise UnfitError(f"no session: {hello.get('reason')}")
         except (Hangup, OSError):  # the latter if the fork-server is closed meanwhile
             await self.end(wait, supervision)
             raise SandboxError("no session: its supervisor ended at once") from None
@@ -133,6 +149,7 @@ class ForkServer:
     def close(self) -> None:
         """End it and all its sessions. Those who wait for one are woken; descriptors are theirs to close."""
         self._finalizer()
+        self._said.close()
         for supervision in list(self._lives):
             with suppress(OSError):
                 supervision.line.sock.shutdown(socket.SHUT_RDWR)
@@ -148,8 +165,6 @@ def _end(process: subprocess.Popen[bytes], sock: socket.socket, owner: int) -> N
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
-    if process.stderr is not None:
-        process.stderr.close()
 
 
 def bounds_of(limits: Limits) -> dict[str, Any]:

@@ -27,12 +27,16 @@ class Pool:
         self._closed = False
         self._thread: threading.Thread | None = None
 
+    def begin(self) -> None:
+        """Start filling it, if nobody does."""
+        with self._changed:
+            if self._thread is None and not self._closed:
+                self._thread = threading.Thread(target=self._fill, name="sandbox pool", daemon=True)
+                self._thread.start()
+
     def take(self) -> Seat | None:
         """A warm seat, or None if there is none just now."""
         with self._changed:
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._fill, name="sandbox pool", daemon=True)
-                self._thread.start()
             self._changed.notify_all()
             while self._seats:
                 seat = self._seats.popleft()
@@ -58,7 +62,7 @@ class Pool:
                 seat: Seat = drive(Seat.take(BLOCKING, self._sandbox.boundary(), self._sandbox.limits))
             except (EnvWeaveError, OSError):  # whoever starts a session next meets it, and is told
                 with self._changed:
-                    self._changed.wait(1.0)
+                    self._changed.wait_for(lambda: self._closed, 1.0)
                 continue
             with self._changed:  # closed meanwhile, it goes with the others
                 self._seats.append(seat)

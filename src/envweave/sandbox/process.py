@@ -74,10 +74,10 @@ import sys
 from collections.abc import Iterable
 from typing import Literal
 
-from envweave.errors import IsolationError, SandboxError
+from envweave.errors import IsolationError, SandboxError, UsageError
 from envweave.sandbox import cgroup
 from envweave.sandbox.base import Boundary, Place
-from envweave.sandbox.forkserver import ForkServer
+from envweave.sandbox.forkserver import ForkServer, UnfitError
 from envweave.sandbox.guest.plan import Plan
 from envweave.sandbox.limits import Limits
 from envweave.sandbox.report import Layer, Report
@@ -109,7 +109,10 @@ class ProcessBoundary(Boundary):
     ) -> None:
         self.python = python or sys.executable
         self.preload = tuple(preload)
-        self.readable = tuple(dict.fromkeys((*_SYSTEM, *_installation(self.python), *map(os.path.abspath, readable))))
+        for path in readable:
+            if not os.path.isabs(path):
+                raise UsageError(f"readable has {path!r}", "name folders and files by their whole path")
+        self.readable = tuple(dict.fromkeys((*_SYSTEM, *_installation(self.python), *map(os.path.normpath, readable))))
         self.forks = forks
         self.groups = None
         self._tried: dict[str, str] = {}
@@ -126,7 +129,7 @@ class ProcessBoundary(Boundary):
                 break
             try:
                 return tier, self._try(tier)
-            except SandboxError as error:
+            except UnfitError as error:  # anything else may pass, and is no reason to do with less
                 self._tried[tier] = error.message
         reasons = "; ".join(f"{tier}: {reason}" for tier, reason in self._tried.items())
         wanted = min_isolation or isolation
@@ -137,14 +140,14 @@ class ProcessBoundary(Boundary):
     def _try(self, tier: str) -> ForkServer:
         """Start it, and a session in it: what works is known by doing it."""
         if tier in ("namespace", "landlock") and sys.platform != "linux":
-            raise SandboxError(f"it takes Linux, and this is {sys.platform}")
+            raise UnfitError(f"it takes Linux, and this is {sys.platform}")
         plan = Plan(tier, NOBODY, NOBODY, self.readable, self.preload, self.forks, os.getpid())
         server = ForkServer(self.python, plan)
         try:
             if tier == "landlock" and not server.hello["landlock"]:
-                raise SandboxError("the kernel has no Landlock")
+                raise UnfitError("the kernel has no Landlock")
             if tier in ("namespace", "landlock") and not server.hello["seccomp"]:
-                raise SandboxError("system calls cannot be filtered on this machine")
+                raise UnfitError("system calls cannot be filtered on this machine")
             supervision, _ = drive(server.open(BLOCKING, Limits()))
             drive(server.end(BLOCKING, supervision))
         except BaseException:

@@ -11,15 +11,17 @@ from typing import Any, Literal
 from envweave.errors import ClosedError, IsolationError, UsageError
 from envweave.sandbox.base import AfterKill, Boundary
 from envweave.sandbox.calls import Tools
-from envweave.sandbox.core import Core, Living, check_tools, contents
+from envweave.sandbox.checks import check_tools, contents
+from envweave.sandbox.core import Core
 from envweave.sandbox.limits import Limits
+from envweave.sandbox.living import Living
 from envweave.sandbox.pool import Pool
 from envweave.sandbox.process import TIERS, Isolation
 from envweave.sandbox.report import Report
 from envweave.sandbox.seat import Seat
 from envweave.sandbox.session import AsyncSession, Session
 from envweave.sandbox.sharing import Lease, boundary_for
-from envweave.sandbox.waiting import BLOCKING, LOOPING, Wait, drive
+from envweave.sandbox.waiting import BLOCKING, LOOPING, Wait, drive, whole
 
 Backend = Literal["process", "docker", "local"]
 
@@ -72,6 +74,8 @@ class Sandbox:
             raise IsolationError(contradiction, "leave one of them out")
         if isinstance(pool, bool) or not isinstance(pool, int) or pool < 0:
             raise UsageError(f"pool is {pool!r}", "it is how many sessions are kept ready")
+        if cpus is not None and (isinstance(cpus, bool) or not isinstance(cpus, int | float) or not 0.01 <= cpus < 1e6):
+            raise UsageError(f"cpus is {cpus!r}", "it is how many processors a container may keep busy, 0.01 or more")
         self._options = self._own(
             isolation=(isolation, "auto"),
             min_isolation=(min_isolation, None),
@@ -123,6 +127,8 @@ class Sandbox:
                 self._lease = None
             if self._lease is None:
                 self._lease = boundary_for(self.backend, self._options)
+                if self._pool is not None:
+                    self._pool.begin()
             return self._lease.boundary
 
     async def _start(self, wait: Wait) -> Core:
@@ -165,7 +171,11 @@ class AsyncSandbox:
         self._sandbox = sandbox
 
     async def start(self) -> AsyncSession:
-        return AsyncSession(await self._sandbox._start(LOOPING))
+        start = self._sandbox._start(LOOPING)
+        return AsyncSession(await whole(LOOPING, start, undo=lambda core: core.close(LOOPING)))
+
+    async def report(self) -> Report:
+        return await asyncio.to_thread(self._sandbox.report)
 
     async def close(self) -> None:
         await asyncio.to_thread(self._sandbox.close)

@@ -74,7 +74,7 @@ class Seat:
         except BaseException as error:
             await seat.close(wait)
             if isinstance(error, Hangup | OSError):
-                raise SandboxError(f"no session: {error or 'its supervisor is gone'}") from None
+                raise SandboxError(f"no session: {str(error) or 'its supervisor is gone'}") from None
             raise
         return seat
 

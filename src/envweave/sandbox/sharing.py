@@ -36,7 +36,7 @@ class Lease:
 def boundary_for(backend: str, options: dict[str, Any]) -> Lease:
     """The boundary that others use already, if it lives, or a new one."""
     where = os.environ.get("DOCKER_HOST") if backend == "docker" else None
-    key = (backend, where, *sorted((name, value) for name, value in options.items() if value is not None))
+    key = (os.getpid(), backend, where, *sorted((name, value) for name, value in options.items() if value is not None))
     with _LOCK:
         lease = _SHARED.get(key)
         if lease is None or not lease.boundary.alive:

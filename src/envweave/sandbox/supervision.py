@@ -76,6 +76,11 @@ class Supervision:
                 self._awaited.discard(message["number"])
                 self._answers[message["number"]] = message, blob
 
+    def forget_measures(self) -> None:
+        """Those that are still to come are of what has been."""
+        self._measures.clear()
+        self._measured = None
+
     def measured(self) -> Message | None:
         """The last measure that was taken, once."""
         found, self._measured = self._measured, None

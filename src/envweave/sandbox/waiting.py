@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import select
-from collections.abc import Collection, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any, Protocol, TypeVar
 
@@ -94,18 +94,28 @@ BLOCKING: Wait = _Blocking()
 LOOPING: Wait = _Looping()
 
 
-async def whole(wait: Wait, work: Coroutine[Any, Any, T]) -> T:
-    """Run to its end what must not be torn. On a loop, a cancellation is heard afterwards."""
+async def whole(
+    wait: Wait, work: Coroutine[Any, Any, T], undo: Callable[[T], Coroutine[Any, Any, Any]] | None = None
+) -> T:
+    """Run to its end what must not be torn. On a loop, a cancellation is heard afterwards, and the result undone."""
     if wait is not LOOPING:
         return await work
     task = asyncio.ensure_future(work)
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
-        while not task.done():
-            with suppress(asyncio.CancelledError):
-                await asyncio.wait((task,))
+        await _outlast(task)
+        if undo is not None and not task.cancelled() and task.exception() is None:
+            await _outlast(asyncio.ensure_future(undo(task.result())))
         raise
+
+
+async def _outlast(task: asyncio.Task[Any]) -> None:
+    while not task.done():
+        with suppress(asyncio.CancelledError):
+            await asyncio.wait((task,))
+    if not task.cancelled():
+        task.exception()  # it is nobody's any more
 
 
 def drive(work: Coroutine[Any, Any, T]) -> T:

@@ -16,6 +16,7 @@ from envweave.sandbox.guest.frames import BadFrame, close_all
 from envweave.sandbox.guest.mail import Mail
 
 _CLONE_PARENT = 0x8000
+_MAKING = os.O_CREAT | os.O_EXCL | os.O_TRUNC
 _HARMLESS = {"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"}
 
 
@@ -36,7 +37,24 @@ def obstacle(own: set[int]) -> str | None:
             return f"an open pipe (descriptor {number})"
         if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)) or target.startswith("/proc/"):
             return f"an open {target} (descriptor {number})"
+        if not _can_open_anew(number, target):
+            return f"the open file {target}, which cannot be opened a second time (descriptor {number})"
     return _shared_memory()
+
+
+def _can_open_anew(number: int, target: str) -> bool:
+    """Under its name, if it has one, there must be this very file, and we must be let in again."""
+    found = os.fstat(number)
+    if not found.st_nlink or target.startswith("/memfd:"):
+        return True
+    try:
+        new = os.open(target, _flags(number) & ~_MAKING)
+    except OSError:
+        return False
+    try:
+        return os.path.samestat(found, os.fstat(new))
+    finally:
+        os.close(new)
 
 
 def split() -> int:
@@ -68,11 +86,43 @@ def settle_in(mail: Mail, descriptors: list[int], unshare_flags: int) -> None:
     if message.get("op") != "adopted":
         raise BadFrame("a branch that nobody adopts")
     os.chdir(where)
-    for number, target in list(_descriptors()):
-        if number > 2 and number != channel.sock.fileno() and target not in _HARMLESS and number not in same:
+    files = {
+        number: target
+        for number, target in _descriptors()
+        if number > 2 and number != channel.sock.fileno() and target not in _HARMLESS and number not in same
+    }
+    twins = _with_one_place(files)
+    for number, target in files.items():
+        if number in twins:
+            os.dup2(twins[number], number, inheritable=os.get_inheritable(number))
+        else:
             _open_anew(number, target)
     linux.set_dumpable(False)  # closed to the one we were copied from: memory, descriptors, files
     channel.send({"op": "ready"})
+
+
+def _with_one_place(files: dict[int, str]) -> dict[int, int]:
+    """Descriptors that move together, with an earlier one of each: they were made by `dup`, and will be again."""
+    twins: dict[int, int] = {}
+    for number, target in files.items():
+        for earlier, same in files.items():
+            if earlier == number:
+                break
+            if same == target and earlier not in twins and _move_together(earlier, number):
+                twins[number] = earlier
+    return twins
+
+
+def _move_together(one: int, another: int) -> bool:
+    """Nobody else looks at the place meanwhile: the original waits until we are done."""
+    place = os.lseek(one, 0, os.SEEK_CUR)
+    if os.lseek(another, 0, os.SEEK_CUR) != place or stat.S_ISDIR(os.fstat(one).st_mode):
+        return False
+    os.lseek(one, place + 1, os.SEEK_SET)
+    try:
+        return os.lseek(another, 0, os.SEEK_CUR) == place + 1
+    finally:
+        os.lseek(one, place, os.SEEK_SET)
 
 
 def _open_anew(number: int, target: str) -> None:
@@ -82,7 +132,7 @@ def _open_anew(number: int, target: str) -> None:
     if stat.S_ISDIR(found.st_mode):
         new = os.open(target, flags)
     elif found.st_nlink and not target.startswith("/memfd:"):
-        new = os.open(target, flags & ~(os.O_CREAT | os.O_EXCL | os.O_TRUNC))
+        new = os.open(target, flags & ~_MAKING)
     else:
         new = _unnamed(target)
         _copy(number, new, found.st_size)

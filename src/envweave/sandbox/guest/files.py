@@ -31,16 +31,18 @@ def read(root: str, path: str, limit: int) -> bytes:
 
 
 def write(root: str, path: str, data: bytes) -> None:
-    """Put a new file in the place of what was there."""
+    """Put a new file in the place of what was there, all of it or nothing."""
     folder, name = _parent(root, path, make=True)
+    beside = f".{os.urandom(8).hex()}"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
-        try:
-            os.unlink(name, dir_fd=folder)
-        except FileNotFoundError:
-            pass
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        with open(os.open(name, flags, 0o644, dir_fd=folder), "wb") as file:
+        with open(os.open(beside, flags, 0o644, dir_fd=folder), "wb") as file:
             file.write(data)
+        os.rename(beside, name, src_dir_fd=folder, dst_dir_fd=folder)
+    except BaseException:
+        with suppress(FileNotFoundError):
+            os.unlink(beside, dir_fd=folder)
+        raise
     finally:
         os.close(folder)
 

@@ -14,6 +14,7 @@ import signal
 import socket
 import sys
 import tempfile
+from contextlib import suppress
 from dataclasses import dataclass
 
 from envweave.sandbox.guest import landlock, linux, processes, walls
@@ -91,7 +92,7 @@ class ForkServer:
             self.births[message["session"]] = Birth(pid, life, folder)
         except OSError as error:
             os.close(life)
-            with socket.socket(fileno=os.dup(supervisor)) as sock:
+            with socket.socket(fileno=os.dup(supervisor)) as sock, suppress(OSError):
                 Channel(sock, limit=0).send({"op": "failed", "reason": str(error)})
             if folder is not None:
                 shutil.rmtree(folder, ignore_errors=True)

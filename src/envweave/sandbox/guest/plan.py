@@ -12,6 +12,16 @@ HOME = "/home/agent"
 """Where a session's files are, as it sees them, wherever it has a view of its own."""
 
 
+ENVIRONMENT = {
+    "PATH": "/usr/local/bin:/usr/bin:/bin",
+    "LANG": "C.UTF-8",
+    "OPENBLAS_NUM_THREADS": "1",
+    "OMP_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+}
+"""All that a session finds in its environment, but for HOME and TMPDIR. Numerical libraries keep to one thread."""
+
+
 @dataclass(frozen=True)
 class Plan:
     """The walls, the same for all sessions of a fork-server."""

@@ -136,7 +136,7 @@ class Supervisor:
             become_worker(self.plan, self.bounds, self.home, self.program, member.mounts, descriptors)
         close_all(descriptors)
         member.pids.add(pid)
-        return {"pid": pid}, b""
+        return {}, b""
 
     def do_expect(self, member: Member, message: Message, blob: bytes) -> tuple[Message, bytes]:
         """The member is about to be forked: from here on a process that is nobody's may be the new one."""
@@ -187,10 +187,10 @@ class Supervisor:
         return {}, b""
 
     def do_room(self, member: Member, message: Message, blob: bytes) -> tuple[Message, bytes]:
-        """How many files and bytes could still be written."""
+        """How many files could still be made."""
         self._go_to(member.mounts)
         found = os.statvfs(self.home)
-        return {"files": found.f_favail, "bytes": found.f_bavail * found.f_frsize}, b""
+        return {"files": found.f_favail}, b""
 
     def do_interrupt(self, member: Member, message: Message, blob: bytes) -> tuple[Message, bytes]:
         """Like Ctrl-C: the worker and the programs it has started."""

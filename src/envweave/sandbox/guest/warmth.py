@@ -10,16 +10,7 @@ import sys
 from collections.abc import Iterable
 
 from envweave.sandbox.guest import linux
-
-_ENVIRONMENT = {
-    "PATH": "/usr/local/bin:/usr/bin:/bin",
-    "LANG": "C.UTF-8",
-    "OPENBLAS_NUM_THREADS": "1",
-    "OMP_NUM_THREADS": "1",
-    "MKL_NUM_THREADS": "1",
-}
-"""All that a session finds in its environment, but for HOME and TMPDIR."""
-
+from envweave.sandbox.guest.plan import ENVIRONMENT
 
 _OURSELVES: list[str] = []
 
@@ -27,7 +18,7 @@ _OURSELVES: list[str] = []
 def warm_up(preload: Iterable[str]) -> None:
     """Import modules once, and keep the collector from touching, and so copying, what all sessions share."""
     os.environ.clear()
-    os.environ.update(_ENVIRONMENT)
+    os.environ.update(ENVIRONMENT)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the host's business, or comes from code of the agent
     for name in preload:
         importlib.import_module(name)

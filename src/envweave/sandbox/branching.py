@@ -12,6 +12,7 @@ from contextlib import suppress
 
 from envweave.errors import SandboxError, UnsupportedError
 from envweave.sandbox.ends import Ends
+from envweave.sandbox.exchange import fresh_id
 from envweave.sandbox.guest.frames import BadFrame, Hangup, Message
 from envweave.sandbox.line import Line, pair
 from envweave.sandbox.seat import START, Seat
@@ -25,12 +26,12 @@ async def branch(wait: Wait, seat: Seat) -> Seat:
         raise UnsupportedError("this session cannot be forked", seat.family.place.no_fork)
     until = time.monotonic() + min(START, seat.limits.wall or START)
     ours, theirs = pair()
-    await seat.wake(wait)
-    await seat.supervision.ask(wait, "expect")
     twin = Seat(seat.family, Supervision(Line(ours, limit=1 << 30)))
     seat.family.join()
     try:
         with theirs:
+            await seat.wake(wait)
+            await seat.supervision.ask(wait, "expect")
             with Ends() as ends:
                 await _split(wait, seat, ends.theirs, lambda: until - time.monotonic())
                 twin.sit(ends)
@@ -42,7 +43,7 @@ async def branch(wait: Wait, seat: Seat) -> Seat:
         twin.hold(pid)
         twin.move(pid)
         await twin.the_desk().control.send(wait, {"op": "adopted"})
-        await _reply(wait, twin.the_desk().control, "ready", lambda: until - time.monotonic())
+        await _reply(wait, twin.the_desk().control, ("ready", None), lambda: until - time.monotonic())
         await twin.halt(wait)
     except BaseException:
         with suppress(Hangup):
@@ -56,20 +57,21 @@ async def branch(wait: Wait, seat: Seat) -> Seat:
 
 async def _split(wait: Wait, seat: Seat, descriptors: tuple[int, ...], left: Callable[[], float]) -> None:
     control = seat.the_desk().control
-    await control.send(wait, {"op": "branch", "id": "branch"}, b"", descriptors)
-    answer = await _reply(wait, control, "result", left)
+    id = fresh_id()
+    await control.send(wait, {"op": "branch", "id": id}, b"", descriptors)
+    answer = await _reply(wait, control, ("result", id), left)
     if "refused" in answer:
         raise UnsupportedError("this session cannot be forked now", f"it has {answer['refused']}")
 
 
-async def _reply(wait: Wait, line: Line, op: str, left: Callable[[], float]) -> Message:
-    """The next message of a kind."""
+async def _reply(wait: Wait, line: Line, to: tuple[str, str | None], left: Callable[[], float]) -> Message:
+    """The next message of a kind, and to a question."""
     while left() > 0:
         await wait.readable([line.descriptor], left())
         try:
             for message, _ in line.pull():
-                if message.get("op") == op:
+                if (message.get("op"), message.get("id")) == to:
                     return message
         except (Hangup, BadFrame):
-            raise SandboxError("the session's process has ended") from None
+            raise SandboxError("the process has ended that was to be in two places") from None
     raise SandboxError("the session's process has not answered in time")

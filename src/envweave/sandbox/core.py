@@ -134,7 +134,7 @@ class Core:
         if not isinstance(code, str):
             raise UsageError(f"code is text, not {type(code).__name__}")
         wall = self.limits.wall if timeout is UNSET else timeout
-        if wall is not None and (isinstance(wall, bool) or not isinstance(wall, int | float) or not 0 < wall < 1e9):
+        if wall is not None and (isinstance(wall, bool) or not isinstance(wall, int | float) or not 0 < wall < 1e18):
             raise UsageError(f"a timeout of {timeout!r}", "it is more than 0 seconds, or None for no limit")
         async with self._turn(wait):
             backup = await self._backup(wait) if self.after_kill == "rollback" else None

@@ -101,7 +101,8 @@ class Exchange:
 
     async def interrupt(self, wait: Wait) -> None:
         """As by Ctrl-C. May be called from elsewhere while the question is open."""
-        self.desk.control.try_send({"op": "interrupt", "id": self.id})  # so that it is not taken for an older one
+        with suppress(Hangup):  # so that it is not taken for an older one; who does not read will be killed anyway
+            await self.desk.control.send(wait, {"op": "interrupt", "id": self.id}, timeout=0.05)
         await self.desk.supervision.tell(wait, "interrupt")
 
     async def give_up(self, wait: Wait) -> Outcome:

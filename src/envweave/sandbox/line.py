@@ -86,17 +86,6 @@ class Line:
         if then is not None:
             await then()
 
-    def try_send(self, message: Message) -> None:
-        """A small message, if there is room for it now and nobody is in the middle of another."""
-        if self._sending.acquire(blocking=False):
-            try:
-                if not self._rest:
-                    self.sock.send(encode(message))
-            except OSError:
-                pass
-            finally:
-                self._sending.release()
-
     def _send(self, data: memoryview, descriptors: Sequence[int]) -> int:
         return socket.send_fds(self.sock, [data], list(descriptors)) if descriptors else self.sock.send(data)
 

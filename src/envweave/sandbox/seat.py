@@ -20,7 +20,7 @@ from envweave.sandbox.limits import Limits
 from envweave.sandbox.output import Output
 from envweave.sandbox.reins import Reins, take_reins
 from envweave.sandbox.supervision import Supervision
-from envweave.sandbox.waiting import LOOPING, Wait
+from envweave.sandbox.waiting import LOOPING, Wait, whole
 
 START = 60.0
 
@@ -204,7 +204,10 @@ class Seat:
         return answer, data
 
     async def close(self, wait: Wait) -> None:
-        """Let go. The place ends with the last seat in it. Cancelled in the middle, it can be called again."""
+        """Let go. The place ends with the last seat in it. Interrupted in the middle, it can be called again."""
+        await whole(wait, self._close(wait))
+
+    async def _close(self, wait: Wait) -> None:
         self._drop_desk()
         self.supervision.line.close()
         if self._last is None:

@@ -1806,6 +1806,8 @@ def test_a_run_that_is_cancelled_and_swallows_it_is_killed(make: Make) -> None:
             running.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await running
+            with pytest.raises(SandboxError, match="was cancelled"):  # told once, as its variables are gone
+                await session.run("5")
             assert (await session.run("begin()\n5")).return_value == 5
 
     asyncio.run(use())

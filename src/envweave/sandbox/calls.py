@@ -16,7 +16,7 @@ from typing import Any
 from envweave.core.jsonable import to_json
 from envweave.core.loop import BACKGROUND, run_on
 from envweave.errors import NotJSONableError
-from envweave.sandbox.guest.frames import Message, encode
+from envweave.sandbox.guest.frames import Message, close_all, encode
 from envweave.sandbox.limits import LimitHit, Limits
 from envweave.sandbox.line import pipe
 
@@ -137,10 +137,8 @@ class Calls:
 
     def close(self) -> None:
         with self._ringing:
-            if self._bell >= 0:
-                os.close(self._bell)
-                os.close(self._clapper)
-                self._bell = self._clapper = -1
+            ends, self._bell, self._clapper = (self._bell, self._clapper), -1, -1
+            close_all(end for end in ends if end >= 0)
 
 
 async def _awaited(value: Any) -> Any:

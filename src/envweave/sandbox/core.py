@@ -79,8 +79,10 @@ class Core:
         """A session on a seat, which is closed if there can be none."""
         try:
             return cls(seat, tools, after_kill, living)
-        except BaseException:
+        except BaseException as error:
             await seat.close(wait)
+            if isinstance(error, OSError):
+                raise SandboxError(f"no session: {error}") from None
             raise
 
     async def furnish(self, wait: Wait, files: Mapping[str, bytes]) -> None:
@@ -118,7 +120,9 @@ class Core:
         try:
             left = await self.seat.catch_up(wait)
             if left.answer is None:
-                await whole(wait, self._after_kill(wait, None))
+                state = await whole(wait, self._after_kill(wait, None))
+                told = "the code whose run was cancelled did not stop and was killed"
+                raise SandboxError(told, f"the session is {state}; call again")
         except Hangup:
             self.lose()
 

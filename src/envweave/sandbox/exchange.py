@@ -74,20 +74,22 @@ class Exchange:
     wall: float | None
     id: str = field(default_factory=fresh_id)
 
-    async def run(self, wait: Wait, question: Message, blob: bytes, wake: Callable[[Wait], Awaitable[None]]) -> Outcome:
-        """Ask, and stay until it is over. If we are cancelled, the code is interrupted, and `give_up` collects it."""
-        desk = self.desk
+    def __post_init__(self) -> None:
         self.outcome = Outcome(Output(self.limits.output_bytes), Output(self.limits.output_bytes))
+        self._streams = {self.desk.out: self.outcome.out, self.desk.err: self.outcome.err}
+        self._heard_more = False
+        self._interrupt_at: float | None = None
         self.began = time.monotonic()
         self._code_since: float | None = self.began
         self._code_time = 0.0
         self._wait_cpu: float | None = None
-        self._heard_more = False
-        self._interrupt_at: float | None = None
         self._cpu_before: float | None = None
         self._look_at = self._first_look()
+
+    async def run(self, wait: Wait, question: Message, blob: bytes, wake: Callable[[Wait], Awaitable[None]]) -> Outcome:
+        """Ask, and stay until it is over. If we are cancelled, the code is interrupted, and `give_up` collects it."""
+        desk = self.desk
         desk.supervision.forget_measures()
-        self._streams = {desk.out: self.outcome.out, desk.err: self.outcome.err}
         try:
             await desk.control.send(wait, {**question, "id": self.id}, blob, then=lambda: wake(wait))
         except Hangup:

@@ -6,6 +6,7 @@ import asyncio
 import os
 import threading
 from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
 from typing import Any, Literal
 
 from envweave.errors import ClosedError, IsolationError, UsageError
@@ -152,10 +153,11 @@ class Sandbox:
             self._closed = True
         if self._pool is not None:
             self._pool.close()
-        for core in self._living.end():
-            drive(core.close(BLOCKING))
-        if self._lease is not None:
-            self._lease.release()
+        with ExitStack() as ends:  # one that fails does not keep the others from ending
+            if self._lease is not None:
+                ends.callback(self._lease.release)
+            for core in self._living.end():
+                ends.callback(_close, core)
 
     def __enter__(self) -> Sandbox:
         return self
@@ -185,6 +187,10 @@ class AsyncSandbox:
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
+
+
+def _close(core: Core) -> None:
+    drive(core.close(BLOCKING))
 
 
 def _one_of(what: str, value: Any, known: tuple[Any, ...]) -> Any:

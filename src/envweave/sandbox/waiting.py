@@ -13,6 +13,8 @@ from collections.abc import Callable, Collection, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any, Protocol, TypeVar
 
+from envweave.sandbox.ctrl_c import CTRL_C
+
 T = TypeVar("T")
 
 
@@ -31,8 +33,12 @@ _LONGEST = 3600.0
 """Seconds; poll takes no more than some weeks. Whoever waits looks again."""
 
 
-def _milliseconds(timeout: float | None) -> float | None:
-    return None if timeout is None else min(max(0.0, timeout), _LONGEST) * 1000
+def _polled(poll: select.poll, timeout: float | None) -> list[tuple[int, int]]:
+    milliseconds = None if timeout is None else min(max(0.0, timeout), _LONGEST) * 1000
+    if not CTRL_C.here():
+        return poll.poll(milliseconds)
+    with CTRL_C:
+        return poll.poll(milliseconds)
 
 
 class _Blocking:
@@ -40,15 +46,15 @@ class _Blocking:
         poll = select.poll()
         for descriptor in descriptors:
             poll.register(descriptor, select.POLLIN)
-        return [descriptor for descriptor, _ in poll.poll(_milliseconds(timeout))]
+        return [descriptor for descriptor, _ in _polled(poll, timeout)]
 
     async def writable(self, descriptor: int, timeout: float | None) -> bool:
         poll = select.poll()
         poll.register(descriptor, select.POLLOUT)
-        return bool(poll.poll(_milliseconds(timeout)))
+        return bool(_polled(poll, timeout))
 
     async def sleep(self, seconds: float) -> None:
-        select.select([], [], [], seconds)
+        _polled(select.poll(), seconds)
 
 
 class _Looping:
@@ -97,9 +103,15 @@ LOOPING: Wait = _Looping()
 async def whole(
     wait: Wait, work: Coroutine[Any, Any, T], undo: Callable[[T], Coroutine[Any, Any, Any]] | None = None
 ) -> T:
-    """Run to its end what must not be torn. On a loop, a cancellation is heard afterwards, and the result undone."""
+    """Run to its end what must not be torn. A cancellation, or Ctrl-C, is heard afterwards.
+
+    On a loop the result is then undone, for nobody has it.
+    """
     if wait is not LOOPING:
-        return await work
+        if not CTRL_C.here():
+            return await work
+        with CTRL_C.unheard():
+            return await work
     task = asyncio.ensure_future(work)
     try:
         return await asyncio.shield(task)
@@ -120,9 +132,13 @@ async def _outlast(task: asyncio.Task[Any]) -> None:
 
 def drive(work: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine that waits with `BLOCKING` to its end."""
+    ours = CTRL_C.install()
     try:
         work.send(None)
     except StopIteration as end:
         return end.value  # type: ignore[no-any-return]
+    finally:
+        if ours:
+            CTRL_C.remove()
     work.close()
     raise RuntimeError("a blocking conversation has been suspended")

@@ -89,11 +89,15 @@ class Group:
 
 _MADE: set[Group] = set()
 """Those that are not removed yet."""
+_AT_EXIT = threading.Event()
 
 
 def _remove_left(owner: int) -> None:
-    """At exit, after all fork-servers have ended: the groups of sessions that nobody has closed."""
-    for group in list(_MADE) if os.getpid() == owner else ():
+    """At exit, after all fork-servers have ended: the groups of sessions that nobody has closed. No more are made."""
+    if os.getpid() != owner:
+        return
+    _AT_EXIT.set()
+    for group in list(_MADE):
         for folder in set(group.folders.values()):
             with suppress(OSError):
                 folder.rmdir()
@@ -113,6 +117,8 @@ class Groups:
     def make(self, *, memory_bytes: int | None, processes: int | None) -> Group | None:
         """Groups for one session with these limits; None where there is nothing to limit, or nothing to do it with."""
         wanted = {"memory": memory_bytes, "pids": processes}
+        if _AT_EXIT.is_set():
+            raise OSError("this process is about to end")
         name = f"envweave-{world()}-{os.getpid()}-{next(_NUMBERS)}"
         folders = {
             key: self.parents[key] / name for key, value in wanted.items() if value is not None and key in self.parents

@@ -7,7 +7,7 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from envweave.errors import SandboxError
 from envweave.sandbox.guest.frames import CHUNK, Decoder, Frame, Hangup, Message, encode
@@ -36,20 +36,18 @@ class Line:
         descriptors: Sequence[int] = (),
         *,
         timeout: float | None = 30.0,
-        then: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """Raises `Hangup` if the other end is closed, or does not read in time.
-
-        `then` comes after all that can be sent without waiting: who is asleep now wakes with the message before it.
-        """
+        """Raises `Hangup` if the other end is closed, or does not read in time."""
         data = memoryview(encode(message, blob))
         until = None if timeout is None else time.monotonic() + timeout
-        await self._take_turn(wait)
+        if not self._sending.acquire(blocking=False):
+            await self._take_turn(wait)
         try:
-            await self._push(wait, until)
+            if self._rest:
+                await self._push(wait, until)
             self._rest, self._descriptors = data, descriptors
             try:
-                await self._push(wait, until, then)
+                await self._push(wait, until)
             finally:
                 if len(self._rest) == len(data):  # none of it has been sent, and none will be
                     self._rest = memoryview(b"")
@@ -69,22 +67,17 @@ class Line:
         finally:
             self._sending.release()
 
-    async def _push(self, wait: Wait, until: float | None, then: Callable[[], Awaitable[None]] | None = None) -> None:
+    async def _push(self, wait: Wait, until: float | None) -> None:
         """Send what is left. Whoever was cancelled in the middle of a frame leaves the rest of it to the next."""
         while self._rest:
             try:
                 self._rest = self._rest[self._send(self._rest, self._descriptors) :]
                 self._descriptors = ()
             except BlockingIOError:
-                if then is not None:
-                    await then()
-                    then = None
                 if not await wait.writable(self.descriptor, None if until is None else until - time.monotonic()):
                     raise Hangup from None
             except OSError:
                 raise Hangup from None
-        if then is not None:
-            await then()
 
     def _send(self, data: memoryview, descriptors: Sequence[int]) -> int:
         return socket.send_fds(self.sock, [data], list(descriptors)) if descriptors else self.sock.send(data)

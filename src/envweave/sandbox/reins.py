@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import signal
-from contextlib import suppress
 
 
 class Reins:
@@ -53,10 +52,15 @@ class Reins:
         """Is it, now that it is stopped, without threads and children, and its supervisor without any but workers?"""
         if len(self._children) < 2:
             return False
-        with suppress(OSError):
-            own, family = (os.pread(descriptor, 4096, 0).split() for descriptor in self._children)
-            return not own and len(family) == workers and os.fstat(self._threads).st_nlink == self._one_thread
-        return False
+        own, family = self._children
+        try:
+            return (
+                not os.pread(own, 4096, 0)
+                and os.pread(family, 4096, 0).count(b" ") == workers  # one behind each number
+                and os.fstat(self._threads).st_nlink == self._one_thread
+            )
+        except OSError:
+            return False
 
     def drop(self) -> None:
         """Let go of it for good."""

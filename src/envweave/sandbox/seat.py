@@ -143,9 +143,10 @@ class Seat:
         self, wait: Wait, calls: Calls, question: Message, blob: bytes = b"", wall: float | None = None
     ) -> Outcome:
         """Ask the worker. Between two questions it stands still, and so does all that it has left behind."""
+        await self.wake(wait)  # first of all: it takes as long to wake as we take to write the question
         calls.begin(asyncio.get_running_loop() if wait is LOOPING else None)
         exchange = self.open_question = Exchange(self.the_desk(), self.limits, calls, wall)
-        outcome = await exchange.run(wait, question, blob, self.wake)
+        outcome = await exchange.run(wait, question, blob)
         self.open_question = None
         await self.halt(wait)
         return outcome

@@ -172,6 +172,7 @@ def test_who_comes_to_a_full_server_is_refused_and_finds_room_after_a_close(narr
         with pytest.raises(CapacityError), ew.connect(narrow.url) as client:
             client.reset()
         assert first.step(1)["count"] == 1  # who is in is not disturbed
+    assert eventually(lambda: sessions(narrow) == 0)
     with ew.connect(narrow.url) as client:
         assert client.reset().observation["count"] == 0
     assert eventually(lambda: sessions(narrow) == 0)

@@ -19,6 +19,8 @@ from envweave.sandbox.seat import START, Seat
 from envweave.sandbox.supervision import Supervision
 from envweave.sandbox.waiting import Wait
 
+_GONE = "the process has ended that was to be in two places"
+
 
 async def branch(wait: Wait, seat: Seat) -> Seat:
     """A second seat with the same live state. Raises `UnsupportedError` with the reason why not."""
@@ -58,7 +60,10 @@ async def branch(wait: Wait, seat: Seat) -> Seat:
 async def _split(wait: Wait, seat: Seat, descriptors: tuple[int, ...], left: Callable[[], float]) -> None:
     control = seat.the_desk().control
     id = fresh_id()
-    await control.send(wait, {"op": "branch", "id": id}, b"", descriptors)
+    try:
+        await control.send(wait, {"op": "branch", "id": id}, b"", descriptors)
+    except Hangup:
+        raise SandboxError(_GONE) from None
     answer = await _reply(wait, control, ("result", id), left)
     if "refused" in answer:
         raise UnsupportedError("this session cannot be forked now", f"it has {answer['refused']}")
@@ -73,5 +78,5 @@ async def _reply(wait: Wait, line: Line, to: tuple[str, str | None], left: Calla
                 if (message.get("op"), message.get("id")) == to:
                     return message
         except (Hangup, BadFrame):
-            raise SandboxError("the process has ended that was to be in two places") from None
+            raise SandboxError(_GONE) from None
     raise SandboxError("the session's process has not answered in time")

@@ -188,7 +188,7 @@ class Core:
             await self.seat.end_processes(wait)
             if self.closed:
                 return "ended"
-            if backup is not None and backup.alive():
+            if backup is not None and await self._answers(wait, backup):
                 backup, self.seat = self.seat, backup
                 return "rolled_back"
             if self.after_kill == "end":
@@ -205,6 +205,14 @@ class Core:
             if backup is not None:  # what was lost, or a backup that the code has found and killed
                 await backup.close(wait)
         return "ended"
+
+    async def _answers(self, wait: Wait, backup: Seat) -> bool:
+        """Is it alive? The code may have found and killed it, and one that is dying does not look it yet."""
+        try:
+            outcome = await backup.ask(wait, self.calls, {"op": "set", "values": {}}, wall=self.limits.wall)
+        except (Hangup, SandboxError):
+            return False
+        return outcome.answer is not None
 
     async def _value(self, wait: Wait, question: Message) -> Outcome:
         """A small question, which may run code of the session all the same: a `__repr__`."""

@@ -51,7 +51,12 @@ class Group:
 
     def add_aside(self, pid: int) -> None:
         """The same without waiting for it. Until then the process is where it was, and bounded there."""
-        self._joining = threading.Thread(target=self.add, args=(pid,), name="cgroup", daemon=True)
+
+        def join() -> None:
+            with suppress(OSError):  # the process has ended, or all is about to
+                self.add(pid)
+
+        self._joining = threading.Thread(target=join, name="cgroup", daemon=True)
         self._joining.start()
 
     def killed(self) -> bool:

@@ -6,7 +6,6 @@ import threading
 from collections import deque
 from typing import TYPE_CHECKING
 
-from envweave.errors import EnvWeaveError
 from envweave.sandbox.seat import Seat
 from envweave.sandbox.waiting import BLOCKING, drive
 
@@ -60,7 +59,7 @@ class Pool:
                 while self._dead:
                     drive(self._dead.popleft().close(BLOCKING))
                 seat: Seat = drive(Seat.take(BLOCKING, self._sandbox.boundary(), self._sandbox.limits))
-            except (EnvWeaveError, OSError):  # whoever starts a session next meets it, and is told
+            except Exception:  # whoever starts a session next meets it, and is told
                 with self._changed:
                     self._changed.wait_for(lambda: self._closed, 1.0)
                 continue

@@ -49,8 +49,8 @@ def _still(find: Find, states: str, signals: tuple[signal.Signals, ...]) -> None
         before = found
         for number in signals if moving else ():
             send(moving, number)
-        if moving and signal.SIGKILL in signals:
-            time.sleep(0.0005)
+        if moving:  # a signal takes effect when a call of the kernel that is under way has ended
+            time.sleep(0.0003)
 
 
 def send(pids: Iterable[int], number: signal.Signals) -> None:
@@ -67,9 +67,13 @@ def all_others(number: signal.Signals) -> None:
 
 
 def _is(pid: int, states: str) -> bool:
-    """In one of these states, or gone."""
-    found = _stat(pid)
-    return found is None or found[0] in states
+    """In one of these states with all its threads, or gone."""
+    try:
+        threads = os.listdir(f"/proc/{pid}/task")
+    except OSError:
+        return True
+    found = (_stat(pid, thread) for thread in threads)
+    return all(each is None or each[0] in states for each in found)
 
 
 def threads(pid: int) -> int:
@@ -108,10 +112,10 @@ def namespace_of(pid: int) -> int | None:
         return None
 
 
-def _stat(pid: int) -> list[str] | None:
+def _stat(pid: int, thread: str | None = None) -> list[str] | None:
     """The fields of /proc/PID/stat from the third on; the second is a name and may hold anything."""
     try:
-        with open(f"/proc/{pid}/stat", errors="replace") as file:
+        with open(f"/proc/{pid}/task/{thread}/stat" if thread else f"/proc/{pid}/stat", errors="replace") as file:
             return file.read().rpartition(")")[2].split()
     except OSError:
         return None

@@ -211,8 +211,7 @@ class Supervisor:
         """Between two runs nothing moves: whatever the code has left behind is stopped, and its worker too."""
         if self._alone(member):
             processes.all_others(signal.SIGSTOP)
-        else:
-            processes.halt(lambda: self._processes(member))
+        processes.halt(lambda: self._processes(member))
         self._reap()
         return {}, b""
 

@@ -21,6 +21,8 @@ EnvWeaveError
 ├── SandboxError               untrusted code could not be run
 │   ├── IsolationError         walls of the strength asked for cannot be had here
 │   └── SessionEndedError      the session in the sandbox is over
+├── LanguageModelError         the language model: its endpoint refused, failed or answered nonsense
+│   └── ModelUnavailableError  it cannot be reached, has too much to do or is too slow: the same may work later
 ├── TransportError             the connection
 │   ├── CapacityError          the server takes no more sessions now
 │   ├── SessionLostError       the session is gone, and its episode with it
@@ -188,6 +190,19 @@ class SessionEndedError(SandboxError):
     """The session is over: its code was killed and the policy was to end it, or its supervisor was lost."""
 
     code = "sandbox.session_ended"
+
+
+class LanguageModelError(EnvWeaveError):
+    """The endpoint of a language model refused the call, failed, or answered nonsense."""
+
+    code = "model"
+
+
+class ModelUnavailableError(LanguageModelError):
+    """The model could not be reached, had too much to do or was too slow. The same call may work later."""
+
+    code = "model.unavailable"
+    retryable = True
 
 
 class TransportError(EnvWeaveError):

@@ -55,7 +55,9 @@ def serve(
     close_timeout: Annotated[float, typer.Option(min=0.01, help="Seconds that closing a session may take.")] = 5.0,
     ping_interval: Annotated[float, typer.Option(min=0.01, help="Seconds between pings to a client.")] = 20.0,
     max_threads: Annotated[int, typer.Option(min=1, help="Steps that can run at the same time.")] = 512,
-    max_message_bytes: Annotated[int, typer.Option(min=1024, help="A longer message is refused.")] = 16 * 2**20,
+    max_message_bytes: Annotated[
+        int | None, typer.Option(min=1024, help="A longer message is refused.", show_default="16 MiB, more for a REPL")
+    ] = None,
     origin: Annotated[list[str] | None, typer.Option(help="A browser origin that is welcome; may be repeated.")] = None,
     allow_arguments: Annotated[bool, typer.Option(help="Let clients pass arguments to the environment.")] = False,
     debug: Annotated[bool, typer.Option(help="Let clients see tracebacks.")] = False,

@@ -60,10 +60,15 @@ class AsyncLocalEnv(Flows, AsyncEnvHandle[Any]):
         await self._run(self.restoring(snapshot))
 
     async def fork(self) -> AsyncLocalEnv:
-        snapshot = await self.snapshot()
-        twin = AsyncLocalEnv(self._blueprint, self.fork_name(), self._blueprint.build())
+        copied, episode = await self._run(self.forking())
+        snapshot = None if copied is not None else await self.snapshot()
+        env = self._blueprint.build() if copied is None else copied
+        twin = AsyncLocalEnv(self._blueprint, self.fork_name(), env)
         twin.home, twin._home_pid = self.home, self._home_pid
-        await twin.restore(snapshot)
+        if snapshot is None:
+            twin.referee.recall(episode)
+        else:
+            await twin.restore(snapshot)
         return twin
 
     async def close(self) -> tuple[Request, ...]:

@@ -15,14 +15,21 @@ class _Members(Generic[ActT, ObsT]):
 
     Other optional members are looked for by name and have no default here: `state` (property or
     method), `render()`, `respond(request_id, value)` for an environment that asks for tool calls,
-    `snapshot()` with `restore(snapshot)`, and for several agents `agents` and `to_act`.
+    `snapshot()` with `restore(snapshot)`, `fork()` where a live copy is cheaper than those two, `tools` that are served
+    over MCP, and for several agents `agents` and `to_act`.
     """
 
     SUPPORTS_CONCURRENT_SESSIONS: ClassVar[bool] = True
     """False if two instances in one process would disturb each other."""
 
+    MESSAGE_BYTES: ClassVar[int] = 0
+    """How long a message to it may be on a server, where that is more than usual."""
+
     transform: Callable[[Any], Any] | None = None
     """Applied to each observation of a step before its reward is read."""
+
+    applies_transform: ClassVar[bool] = False
+    """True if `step` itself does that, so that it also holds for whoever calls it without a handle."""
 
     deadline: float | None = None
     """Seconds an agent has for an action; None is no limit."""

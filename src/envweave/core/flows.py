@@ -7,24 +7,26 @@ sync handle runs flows by calling, an async one by awaiting.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar, NoReturn, TypeAlias, TypeVar
 
 from envweave.core.calls import ResetCall
-from envweave.core.referee import BUSY, CLOSED, LATE, OVER, Referee
+from envweave.core.referee import BUSY, CLOSED, LATE, NEW, OVER, Referee
 from envweave.core.transform import transformed
 from envweave.errors import (
     ClosedError,
     EnvError,
     EnvWeaveError,
     InvalidActionError,
+    ResetNeededError,
     UnsupportedError,
     UsageError,
     describe,
 )
 from envweave.requests import LogEvent, Request
 from envweave.results import ResetResult, StepResult
+from envweave.types import State
 
 T = TypeVar("T")
 Flow: TypeAlias = Generator[Callable[[], Any], Any, T]
@@ -75,7 +77,7 @@ class Flows:
         self._autoreset = blueprint.autoreset
         self._reset_call = ResetCall(env.reset, _old_seed_method(env))
         self._step = env.step
-        self._transforms = hasattr(env, "transform")
+        self._transforms = hasattr(env, "transform") and not getattr(env, "applies_transform", False)
         self._forks = 0
 
     @property
@@ -178,7 +180,11 @@ class Flows:
             state = None
         except BaseException as error:
             self._raise("state", error)
-        return self.referee.state() if state is None else state
+        if state is None:
+            return self.referee.state()
+        if isinstance(state, State) and state.episode_id is None:  # known here, where the environment was not told
+            return replace(state, episode_id=self.referee.episode_id)
+        return state
 
     def rendering(self) -> Flow[Any]:
         return (yield from self._asking("render"))
@@ -194,6 +200,33 @@ class Flows:
         yield from self._asking("restore", snapshot.env)
         self.referee.owe(self.referee.abandon())
         self.referee.recall(snapshot.episode)
+
+    def forking(self) -> Flow[tuple[Any, dict[str, Any]]]:
+        """A live copy of the environment, or None where it makes none, and where the rules stand."""
+        self.referee.admit_reset()
+        if not callable(getattr(self.unwrapped, "fork", None)):
+            return None, {}
+        return (yield from self._asking("fork")), self.referee.memento()
+
+    def tooling(self) -> Flow[Any]:
+        """The environment's `tools`, in whatever form it has them; None if it has none."""
+        try:
+            found = getattr(self.unwrapped, "tools", None)
+            return (yield found) if callable(found) else found
+        except BaseException as error:
+            self._raise("tools", error)
+
+    def using(self, call: Callable[[], Any]) -> Flow[Any]:
+        """Call a tool, which is no step: it counts nothing and scores nothing. What it raises, it raises.
+
+        The first call begins an episode, if none was begun yet: whoever has only tools has no other way.
+        """
+        if self.referee.phase is NEW:
+            yield from self.resetting(None, None, None, {})
+        if self.referee.phase is OVER:
+            raise ResetNeededError(f"the episode of {self.id} is over", "reset it first")
+        self.referee.admit_reset()
+        return (yield call)
 
     def closing(self) -> Flow[tuple[Request, ...]]:
         if self.referee.phase is CLOSED:

@@ -96,6 +96,11 @@ class LocalEnv(Flows, EnvHandle[Any]):
         run(self.restoring(snapshot))
 
     def fork(self) -> LocalEnv:
+        copied, episode = run(self.forking())
+        if copied is not None:
+            twin = LocalEnv(self._blueprint, self.fork_name(), copied)
+            twin.referee.recall(episode)
+            return twin
         snapshot = self.snapshot()
         twin = LocalEnv(self._blueprint, self.fork_name(), self._blueprint.build())
         twin.restore(snapshot)

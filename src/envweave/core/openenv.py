@@ -32,7 +32,7 @@ def from_openenv(env: Any, base: type) -> Any:
 class OpenEnv:
     """A sync environment of OpenEnv's."""
 
-    transform = None
+    applies_transform = True
 
     def __init__(self, env: Any) -> None:
         self.unwrapped = env

@@ -37,6 +37,8 @@ class _Draw:
             for part in schema["$ref"].removeprefix("#/").split("/"):
                 target = target[part]
             return self.value(target, depth + 1)
+        if schema.get("examples"):  # what the author says is worth trying
+            return self._random.choice(schema["examples"])
         if "const" in schema:
             return schema["const"]
         if "enum" in schema:
@@ -90,8 +92,11 @@ class _Draw:
         return {
             key: self.value(part, depth + 1)
             for key, part in schema.get("properties", {}).items()
-            if key in required or ("default" not in part and depth < _DEEP and self._random.random() < 0.5)
+            if key in required or "examples" in part or self._is_drawn(part, depth)
         }
+
+    def _is_drawn(self, schema: dict[str, Any], depth: int) -> bool:
+        return "default" not in schema and depth < _DEEP and self._random.random() < 0.5
 
 
 _BOUNDS = {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"}

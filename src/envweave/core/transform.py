@@ -4,17 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from envweave.core.shapes import read_step
 from envweave.errors import EnvError, describe
 from envweave.results import StepResult
+from envweave.types import Observation
+
+ObsT = TypeVar("ObsT", bound=Observation)
+Transform = Callable[[Any], Any]
 
 
-def transformed(transform: Callable[[Any], Any] | None, raw: Any) -> Any:
+def transformed(transform: Transform | None, raw: Any) -> Any:
     """The step's return value with its observation transformed. A transform that raises leaves it unscored."""
     if transform is None:
         return raw
+    if isinstance(raw, Observation):
+        return scored(transform, raw)
+    observation = raw[0] if isinstance(raw, tuple) and raw else getattr(raw, "observation", None)
+    if isinstance(observation, Observation) and isinstance(raw, tuple | StepResult):
+        return _rescored(transform, observation, raw)
     try:
         if isinstance(raw, tuple):
             return (transform(raw[0]), *raw[1:])
@@ -22,6 +31,30 @@ def transformed(transform: Callable[[Any], Any] | None, raw: Any) -> Any:
             return replace(raw, observation=transform(raw.observation))
         return transform(raw)
     except Exception as error:  # author's code: its failure is data, and never a reward of 0.0
-        observation, _, terminated, truncated, info, requests = read_step(raw)
-        reason = EnvError(f"transform raised {describe(error)}").to_data()
-        return StepResult(observation, None, terminated, truncated, {**info, "error": reason}, requests)
+        found = read_step(raw)
+        info = {**found.info, "error": _reason(error)}
+        return StepResult(found.observation, None, found.terminated, found.truncated, info, found.requests)
+
+
+def _rescored(transform: Transform, observation: Observation, raw: Any) -> StepResult[Any]:
+    """A result whose observation has a place for the reward: it is handed in there, and read from there."""
+    found = read_step(raw)
+    if observation.reward is None and isinstance(found.reward, float | int):
+        observation = replace(observation, reward=found.reward)
+    seen = scored(transform, observation)
+    info = {**found.info, **getattr(seen, "metadata", {})}
+    return StepResult(seen, getattr(seen, "reward", None), found.terminated, found.truncated, info, found.requests)
+
+
+def scored(transform: Transform | None, observation: ObsT) -> ObsT:
+    """The observation transformed, or without a reward and with the reason in its metadata."""
+    if transform is None:
+        return observation
+    try:
+        return transform(observation)  # type: ignore[no-any-return]
+    except Exception as error:  # as above
+        return replace(observation, reward=None, metadata={**observation.metadata, "error": _reason(error)})
+
+
+def _reason(error: Exception) -> dict[str, str]:
+    return EnvError(f"transform raised {describe(error)}").to_data()

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from envweave.sandbox.cgroup import Groups
@@ -59,7 +59,7 @@ class ExecutionResult:
     exit_code: int = 0
     """0, 1 after an exception, what the code exited with, 124 if it was interrupted at a limit, or minus a signal."""
     exception: ExceptionInfo | None = None
-    duration: float = 0.0
+    duration: float = field(default=0.0, compare=False)
     """Seconds by our clock, not the code's."""
     limit: LimitHit | None = None
     """The limit that fired."""

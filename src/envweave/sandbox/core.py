@@ -7,7 +7,7 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NoReturn
 
@@ -16,8 +16,9 @@ from envweave.errors import BusyError, ClosedError, NotJSONableError, SandboxErr
 from envweave.sandbox.base import AfterKill, ExecutionResult, State
 from envweave.sandbox.branching import branch
 from envweave.sandbox.calls import Calls, Tools
-from envweave.sandbox.checks import check_name, contents
+from envweave.sandbox.checks import check_name, check_tools, contents
 from envweave.sandbox.exchange import Outcome
+from envweave.sandbox.files import filed
 from envweave.sandbox.guest.frames import Hangup, Message
 from envweave.sandbox.limits import LimitHit
 from envweave.sandbox.living import Living
@@ -28,6 +29,8 @@ from envweave.sandbox.waiting import Wait, whole
 _MOST_FILES = 100_000
 _LARGEST_FILE = 1 << 29
 _PATIENCE = 30.0
+_LONG_TEXT = 1 << 16
+"""Characters; a text from this length on lies in a file and not in a message."""
 _LONG = 0.002
 """Seconds in which nobody can run out of memory."""
 UNSET: Any = object()
@@ -62,6 +65,8 @@ class Core:
         self.closed = False
         self.ended = ""
         """Why there is nothing left to run code in."""
+        self.births = 1
+        """How many interpreters it has had; a new one knows the tools, and nothing else."""
         self._living = living
         self._busy = threading.Lock()
         self._closing = threading.Lock()
@@ -166,12 +171,14 @@ class Core:
         room, _ = await self.seat.supervision.ask(wait, "room")
         return LimitHit("files", self.limits.files) if room.get("files") == 0 else None
 
-    async def _ask(self, wait: Wait, question: Message, blob: bytes, wall: float | None) -> Outcome:
+    async def _ask(
+        self, wait: Wait, question: Message, blob: bytes, wall: float | None, descriptors: Sequence[int] = ()
+    ) -> Outcome:
         self._running = True
         try:
             if self.closed:  # whoever closes looks at `_running` after it has set this: one of us sees the other
                 raise ClosedError("the session is closed")
-            return await self.seat.ask(wait, self.calls, question, blob, wall)
+            return await self.seat.ask(wait, self.calls, question, blob, wall, descriptors)
         finally:
             self._running = False
 
@@ -196,6 +203,7 @@ class Core:
                 return "ended"
             await self.seat.spawn(wait)
             await self.seat.hand_tools(wait, self.calls)
+            self.births += 1
             return "restarted"
         except Hangup:
             self.ended = "its supervisor is gone"
@@ -214,10 +222,12 @@ class Core:
             return False
         return outcome.answer is not None
 
-    async def _value(self, wait: Wait, question: Message) -> Outcome:
+    async def _value(
+        self, wait: Wait, question: Message, blob: bytes = b"", descriptors: Sequence[int] = ()
+    ) -> Outcome:
         """A small question, which may run code of the session all the same: a `__repr__`."""
         async with self._turn(wait):
-            outcome = await self._ask(wait, question, b"", self.limits.wall)
+            outcome = await self._ask(wait, question, blob, self.limits.wall, descriptors)
             if outcome.answer is not None and "error" not in outcome.answer:
                 return outcome
             state: State = "kept" if outcome.answer is not None else await self._after_kill(wait, None)
@@ -225,7 +235,18 @@ class Core:
             raise SandboxError(f"the session did not answer: {result.exception}", f"its state is {state}")
 
     async def variables(self, wait: Wait) -> dict[str, str]:
-        answer = (await self._value(wait, {"op": "variables"})).answer or {}
+        return await self._listed(wait, {"op": "variables"})
+
+    async def describe(self, wait: Wait, longest: int) -> dict[str, str]:
+        if isinstance(longest, bool) or not isinstance(longest, int) or not 0 < longest <= self.limits.return_bytes:
+            raise UsageError(f"longest is {longest!r}", f"it is a number from 1 to {self.limits.return_bytes}")
+        return await self._listed(wait, {"op": "describe", "longest": longest})
+
+    async def define(self, wait: Wait, code: str) -> None:
+        await self._value(wait, {"op": "define"}, code.encode())
+
+    async def _listed(self, wait: Wait, question: Message) -> dict[str, str]:
+        answer = (await self._value(wait, question)).answer or {}
         found = answer.get("variables")
         return {clean(name): clean(str(kind)) for name, kind in found.items()} if isinstance(found, dict) else {}
 
@@ -237,6 +258,10 @@ class Core:
 
     async def set(self, wait: Wait, name: str, value: Any) -> None:
         check_name(name)
+        if isinstance(value, str) and len(value) >= _LONG_TEXT:
+            with filed(value) as descriptor:
+                await self._value(wait, {"op": "set", "values": {}, "text": name}, b"", (descriptor,))
+            return
         try:
             data = to_json(value, where=name)
             json.dumps(data)  # a number may have more digits than Python writes
@@ -261,16 +286,24 @@ class Core:
             answer, _ = await self.seat.files(wait, "list", most=_MOST_FILES)
             return {clean(path): int(size) for path, size in answer["files"].items()}
 
-    async def fork(self, wait: Wait) -> Core:
-        return await whole(wait, self._fork(wait), undo=lambda core: core.close(wait))
+    async def fork(self, wait: Wait, tools: Tools | None = None) -> Core:
+        """`tools` are functions that answer in the fork, under the names that its code knows."""
+        chosen = {**self.calls.tools, **(tools or {})}
+        if chosen.keys() != self.calls.tools.keys():
+            strange = min(chosen.keys() - self.calls.tools.keys())
+            raise UsageError(f"the session knows no tool {strange!r}", "a fork has the tools of its original")
+        check_tools(chosen)
+        return await whole(wait, self._fork(wait, chosen), undo=lambda core: core.close(wait))
 
-    async def _fork(self, wait: Wait) -> Core:
+    async def _fork(self, wait: Wait, tools: Tools) -> Core:
         async with self._turn(wait):
             try:
                 seat = await branch(wait, self.seat)
             except OSError as error:
                 raise SandboxError(f"no fork: {error}") from None
-            return await Core.take(wait, seat, self.calls.tools, self.after_kill, self._living)
+            twin = await Core.take(wait, seat, tools, self.after_kill, self._living)
+            twin.births = self.births
+            return twin
 
     async def restore(self, wait: Wait, snapshot: Core) -> None:
         """Works on a session that has ended, too."""

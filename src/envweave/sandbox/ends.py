@@ -5,11 +5,8 @@ from __future__ import annotations
 import os
 from contextlib import ExitStack
 
-from envweave.sandbox.guest.frames import close_all
+from envweave.sandbox.guest.frames import close_all, frame_bytes
 from envweave.sandbox.line import Line, pair, pipe
-
-_SLACK = 1 << 20
-"""What a frame may be larger than a value: calls of tools carry their arguments."""
 
 
 class Ends:
@@ -31,7 +28,7 @@ class Ends:
     def take(self, return_bytes: int) -> tuple[Line, int, int]:
         """Ours: the channel, and the reading ends of both outputs."""
         self._taken = True
-        return Line(self._sock, limit=_SLACK + 16 * return_bytes), self._out, self._err
+        return Line(self._sock, limit=frame_bytes(return_bytes)), self._out, self._err
 
     def __exit__(self, *_: object) -> None:
         self._their_sock.close()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -85,12 +86,12 @@ class Exchange:
         self._cpu_before: float | None = None
         self._look_at = self._first_look()
 
-    async def run(self, wait: Wait, question: Message, blob: bytes) -> Outcome:
+    async def run(self, wait: Wait, question: Message, blob: bytes, descriptors: Sequence[int] = ()) -> Outcome:
         """Ask, and stay until it is over. If we are cancelled, the code is interrupted, and `give_up` collects it."""
         desk = self.desk
         desk.supervision.forget_measures()
         try:
-            await desk.control.send(wait, {**question, "id": self.id}, blob)
+            await desk.control.send(wait, {**question, "id": self.id}, blob, descriptors)
         except Hangup:
             await self._account_for_death(wait)
         try:

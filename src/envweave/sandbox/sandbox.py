@@ -103,9 +103,9 @@ class Sandbox:
                 raise UsageError(f"{name} means nothing to the backend {self.backend!r}", f"it takes {takes}")
         return given
 
-    def start(self) -> Session:
-        """A new session."""
-        return Session(drive(self._start(BLOCKING)))
+    def start(self, *, tools: Tools | None = None, files: Mapping[str, bytes | str] | None = None) -> Session:
+        """A new session; `tools` and `files` of its own come to those of the sandbox."""
+        return Session(drive(self._start(BLOCKING, tools, files)))
 
     @property
     def aio(self) -> AsyncSandbox:
@@ -132,14 +132,19 @@ class Sandbox:
                     self._pool.begin()
             return self._lease.boundary
 
-    async def _start(self, wait: Wait) -> Core:
+    async def _start(
+        self, wait: Wait, tools: Tools | None = None, files: Mapping[str, bytes | str] | None = None
+    ) -> Core:
+        chosen = {**self.tools, **(tools or {})}
+        check_tools(chosen)
+        lying = {**self.files, **{str(path): contents(path, data) for path, data in (files or {}).items()}}
         boundary = self.boundary() if wait is BLOCKING else await asyncio.to_thread(self.boundary)
         seat = self._pool.take() if self._pool is not None else None
         if seat is None:
             seat = await Seat.take(wait, boundary, self.limits)
-        core = await Core.take(wait, seat, self.tools, self.after_kill, self._living)
+        core = await Core.take(wait, seat, chosen, self.after_kill, self._living)
         try:
-            await core.furnish(wait, self.files)
+            await core.furnish(wait, lying)
         except BaseException:
             await core.close(wait)
             raise
@@ -172,8 +177,10 @@ class AsyncSandbox:
     def __init__(self, sandbox: Sandbox) -> None:
         self._sandbox = sandbox
 
-    async def start(self) -> AsyncSession:
-        start = self._sandbox._start(LOOPING)
+    async def start(
+        self, *, tools: Tools | None = None, files: Mapping[str, bytes | str] | None = None
+    ) -> AsyncSession:
+        start = self._sandbox._start(LOOPING, tools, files)
         return AsyncSession(await whole(LOOPING, start, undo=lambda core: core.close(LOOPING)))
 
     async def report(self) -> Report:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -140,13 +141,19 @@ class Seat:
                 raise SandboxError("the session's process has not taken its tools")
 
     async def ask(
-        self, wait: Wait, calls: Calls, question: Message, blob: bytes = b"", wall: float | None = None
+        self,
+        wait: Wait,
+        calls: Calls,
+        question: Message,
+        blob: bytes = b"",
+        wall: float | None = None,
+        descriptors: Sequence[int] = (),
     ) -> Outcome:
         """Ask the worker. Between two questions it stands still, and so does all that it has left behind."""
         await self.wake(wait)  # first of all: it takes as long to wake as we take to write the question
         calls.begin(asyncio.get_running_loop() if wait is LOOPING else None)
         exchange = self.open_question = Exchange(self.the_desk(), self.limits, calls, wall)
-        outcome = await exchange.run(wait, question, blob)
+        outcome = await exchange.run(wait, question, blob, descriptors)
         self.open_question = None
         await self.halt(wait)
         return outcome

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from envweave.sandbox.base import ExecutionResult
+from envweave.sandbox.calls import Tools
 from envweave.sandbox.core import UNSET, Core
 from envweave.sandbox.waiting import BLOCKING, LOOPING, drive
 
@@ -27,17 +28,33 @@ class Session:
         """The value of a variable: as data where it is JSON, else as a bounded `repr`."""
         return drive(self._core.get(BLOCKING, name))
 
+    def describe(self, longest: int = 500) -> dict[str, str]:
+        """Names that the code has defined, with the `repr` of each, cut to so many characters."""
+        return drive(self._core.describe(BLOCKING, longest))
+
+    def define(self, code: str) -> None:
+        """Run code of yours: what it defines is at hand inside, is no variable, and in no traceback."""
+        drive(self._core.define(BLOCKING, code))
+
+    @property
+    def births(self) -> int:
+        """How many interpreters it has had: one more after each run whose state is `restarted`."""
+        return self._core.births
+
     def set(self, name: str, value: Any) -> None:
-        """Give a variable a value, which must be data."""
+        """Give a variable a value, which must be data. A long text is not copied on its way."""
         drive(self._core.set(BLOCKING, name, value))
 
     def interrupt(self) -> bool:
         """Stop what is being run, as Ctrl-C would. False if nothing is."""
         return drive(self._core.interrupt(BLOCKING))
 
-    def fork(self) -> Session:
-        """An independent session with the same live state. Raises `UnsupportedError` with what stands in the way."""
-        return Session(drive(self._core.fork(BLOCKING)))
+    def fork(self, *, tools: Tools | None = None) -> Session:
+        """An independent session with the same live state. Raises `UnsupportedError` with what stands in the way.
+
+        `tools` are other functions of yours for it, under the names that the code knows already.
+        """
+        return Session(drive(self._core.fork(BLOCKING, tools)))
 
     def snapshot(self) -> Snapshot:
         """The state as it is now, to come back to any number of times. It takes the place of a fork until closed."""
@@ -90,14 +107,24 @@ class AsyncSession:
     async def get(self, name: str) -> Any:
         return await self._core.get(LOOPING, name)
 
+    async def describe(self, longest: int = 500) -> dict[str, str]:
+        return await self._core.describe(LOOPING, longest)
+
+    async def define(self, code: str) -> None:
+        await self._core.define(LOOPING, code)
+
+    @property
+    def births(self) -> int:
+        return self._core.births
+
     async def set(self, name: str, value: Any) -> None:
         await self._core.set(LOOPING, name, value)
 
     async def interrupt(self) -> bool:
         return await self._core.interrupt(LOOPING)
 
-    async def fork(self) -> AsyncSession:
-        return AsyncSession(await self._core.fork(LOOPING))
+    async def fork(self, *, tools: Tools | None = None) -> AsyncSession:
+        return AsyncSession(await self._core.fork(LOOPING, tools))
 
     async def snapshot(self) -> AsyncSnapshot:
         return AsyncSnapshot(await self._core.fork(LOOPING))
@@ -134,9 +161,9 @@ class Snapshot:
     def __init__(self, core: Core) -> None:
         self._core = core
 
-    def start(self) -> Session:
-        """A new session that begins here."""
-        return Session(drive(self._core.fork(BLOCKING)))
+    def start(self, *, tools: Tools | None = None) -> Session:
+        """A new session that begins here; `tools` as for `Session.fork`."""
+        return Session(drive(self._core.fork(BLOCKING, tools)))
 
     def close(self) -> None:
         drive(self._core.close(BLOCKING))
@@ -159,8 +186,8 @@ class AsyncSnapshot:
     def __init__(self, core: Core) -> None:
         self._core = core
 
-    async def start(self) -> AsyncSession:
-        return AsyncSession(await self._core.fork(LOOPING))
+    async def start(self, *, tools: Tools | None = None) -> AsyncSession:
+        return AsyncSession(await self._core.fork(LOOPING, tools))
 
     async def close(self) -> None:
         await self._core.close(LOOPING)

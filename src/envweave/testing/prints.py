@@ -55,7 +55,8 @@ def form(value: Any, depth: int = 0) -> Any:
     if isinstance(value, set | frozenset):
         return sorted(fingerprint(part) for part in value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: form(getattr(value, field.name), depth + 1) for field in dataclasses.fields(value)}
+        fields = [field for field in dataclasses.fields(value) if field.compare]  # a duration may differ each time
+        return {field.name: form(getattr(value, field.name), depth + 1) for field in fields}
     return _foreign(value, depth)
 
 

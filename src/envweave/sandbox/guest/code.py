@@ -18,6 +18,10 @@ NAME, MESSAGE, TRACEBACK = 200, 4_000, 16_000
 """Characters, at most, of an exception's type, message and traceback."""
 
 
+TOOLS = "tools"
+"""The module that functions of the host's say they are from."""
+
+
 class Namespace:
     """The module `__main__` of a session."""
 
@@ -81,15 +85,23 @@ class Namespace:
         asyncio.set_event_loop(None)
         return None
 
-    def variables(self) -> dict[str, str]:
-        """What the code has defined, by name, with its type; modules and tools are not counted."""
+    def define(self, code: str) -> None:
+        """Run code of the host's own: what it defines is at hand like a tool, and no line of it in a traceback."""
+        self.names["__name__"] = TOOLS
+        try:
+            exec(compile(code, "<envweave definitions>", "exec", dont_inherit=True), self.names)  # noqa: S102
+        finally:
+            self.names["__name__"] = "__main__"
+
+    def variables(self) -> dict[str, Any]:
+        """What the code has defined, by name; modules and tools are not counted."""
         return {
-            name: type_name(value)
+            name: value
             for name, value in list(self.names.items())
             if isinstance(name, str)
             and not name.startswith("_")
             and not isinstance(value, types.ModuleType)
-            and not (isinstance(value, types.FunctionType) and value.__module__ == "tools")
+            and not (isinstance(value, types.FunctionType) and value.__module__ == TOOLS)
         }
 
 

@@ -25,6 +25,11 @@ Message = dict[str, Any]
 Frame = tuple[Message, bytes]
 
 
+def frame_bytes(value_bytes: int) -> int:
+    """How large a frame from a worker may be: more than a value, for calls of tools carry their arguments."""
+    return (1 << 20) + 16 * value_bytes
+
+
 class BadFrame(Exception):  # noqa: N818  (what it is, not what went wrong with us)
     """Bytes that are no frame, or a larger one than the reader takes."""
 

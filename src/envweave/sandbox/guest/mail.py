@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from envweave.sandbox.guest.code import TOOLS
 from envweave.sandbox.guest.frames import Channel, Frame, Message
 from envweave.sandbox.guest.interrupts import Interrupts
 
@@ -28,8 +29,10 @@ class ToolError(Exception):
 class Mail:
     """The worker's end of the conversation."""
 
-    def __init__(self, channel: Channel, gate: Interrupts) -> None:
+    def __init__(self, channel: Channel, gate: Interrupts, most: int) -> None:
+        """`most` are the bytes that the arguments of a call may take."""
         self.channel = channel
+        self._most = most
         self._gate = gate
         self._step: str | None = None
         self._changed = threading.Condition(threading.Lock())
@@ -71,9 +74,11 @@ class Mail:
     def call(self, name: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """Ask the other side to call a tool, and wait."""
         try:
-            json.dumps([arguments, keywords], allow_nan=False)
+            size = len(json.dumps([arguments, keywords], allow_nan=False))
         except (TypeError, ValueError, RecursionError) as error:
             raise TypeError(f"the arguments of {name} are not data: {error}") from None
+        if size > self._most:
+            raise ValueError(f"the arguments of {name} take {size} bytes, and {self._most} is the most")
         with self._gate.shield():
             number = self._ask({"op": "call", "name": name, "args": arguments, "kwargs": keywords})
         try:
@@ -141,7 +146,7 @@ def stub(mail: Mail, name: str, about: str) -> Callable[..., Any]:
         return mail.call(name, arguments, keywords)
 
     tool.__name__ = tool.__qualname__ = name
-    tool.__module__ = "tools"
+    tool.__module__ = TOOLS
     tool.__doc__ = about
     return tool
 
@@ -154,4 +159,6 @@ def _exception(error: Message) -> BaseException:
             return known(text)
         except TypeError:  # UnicodeDecodeError and its like take more than a text
             pass
+    if kind == ToolError.__name__:
+        return ToolError(text)
     return ToolError(f"{kind}: {text}" if text else kind)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import reprlib
+from collections.abc import Callable
 from math import isfinite
 from typing import Any
 
@@ -78,6 +80,18 @@ def bounded_repr(value: Any, limit: int) -> tuple[str, bool]:
     if len(text) <= limit:
         return text, False
     return shorten(text, limit), True
+
+
+def within(limit: int, values: dict[str, Any], tell: Callable[[Any], str]) -> dict[str, str]:
+    """What there is to tell of each value by name, as many of them as fit into so many bytes of JSON."""
+    told: dict[str, str] = {}
+    for name, value in values.items():
+        text = tell(value)
+        limit -= len(json.dumps((name, text)))
+        if limit < 0:
+            break
+        told[name] = text
+    return told
 
 
 def type_name(value: Any) -> str:

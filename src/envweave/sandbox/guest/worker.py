@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import mmap
 import os
 import random
 import sys
@@ -10,10 +11,10 @@ from typing import Any
 
 from envweave.sandbox.guest import branch
 from envweave.sandbox.guest.code import Namespace, account_for, exit_code_of
-from envweave.sandbox.guest.frames import Channel, Frame, Hangup, Message, close_all
+from envweave.sandbox.guest.frames import CHUNK, Channel, Frame, Hangup, Message, close_all, frame_bytes
 from envweave.sandbox.guest.interrupts import Interrupts
 from envweave.sandbox.guest.mail import Mail, stub
-from envweave.sandbox.guest.values import portray
+from envweave.sandbox.guest.values import bounded_repr, portray, type_name, within
 
 
 class Worker:
@@ -22,7 +23,8 @@ class Worker:
     def __init__(self, channel: Channel, *, value_bytes: int, unshare_flags: int) -> None:
         self.channel = channel
         self.interrupts = Interrupts()
-        self.mail = Mail(channel, self.interrupts)
+        self._most = frame_bytes(value_bytes) - CHUNK
+        self.mail = Mail(channel, self.interrupts, self._most)
         self.namespace = Namespace()
         self.value_bytes = value_bytes
         self.unshare_flags = unshare_flags
@@ -31,7 +33,9 @@ class Worker:
             "get": self._get,
             "set": self._set,
             "variables": self._variables,
+            "describe": self._describe,
             "tools": self._tools,
+            "define": self._define,
         }
         self._pid = os.getpid()
         self._branching = False
@@ -98,10 +102,20 @@ class Worker:
 
     def _set(self, message: Message, blob: bytes) -> Message:
         self.namespace.names.update(message["values"])
+        if "text" in message:
+            self.namespace.names[message["text"]] = read_text(self.channel.take(1)[0])
         return {}
 
     def _variables(self, message: Message, blob: bytes) -> Message:
-        return {"variables": self.namespace.variables()}
+        return {"variables": within(self._most, self.namespace.variables(), type_name)}
+
+    def _describe(self, message: Message, blob: bytes) -> Message:
+        longest = message["longest"]
+        return {"variables": within(self._most, self.namespace.variables(), lambda it: bounded_repr(it, longest)[0])}
+
+    def _define(self, message: Message, blob: bytes) -> Message:
+        self.namespace.define(blob.decode())
+        return {}
 
     def _tools(self, message: Message, blob: bytes) -> Message:
         for name, about in message["tools"].items():
@@ -144,6 +158,15 @@ class Worker:
             random.setstate(chance)
             self._pid = os.getpid()
         return pid
+
+
+def read_text(descriptor: int) -> str:
+    """A text that is too long for a message: what lies in a file, without a second copy of it."""
+    try:
+        with mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ) as data:
+            return str(data, "utf-8", "surrogatepass")
+    finally:
+        os.close(descriptor)
 
 
 def open_streams() -> None:

@@ -1,0 +1,103 @@
+"""Actions are Python code: it runs in a context that lasts, behind walls, and its tools are functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from envweave.core.lookup import load
+from envweave.core.transform import scored
+from envweave.envs.code import CodeEnvironment
+from envweave.envs.codeact.files import file_tools
+from envweave.envs.codeact.types import CodeAction, CodeObservation, CodeState
+from envweave.envs.interpreter import MODULES, Furniture, Interpreter
+from envweave.envs.shared import Share
+from envweave.sandbox import Limits
+from envweave.tools import ToolRegistry
+from envweave.tools.registry import Tools, registry_of
+
+
+class CodeActEnvironment(CodeEnvironment[CodeAction, CodeObservation]):
+    """Each step runs code; what it raises is an observation, and the reward is `transform`'s, outside of the sandbox.
+
+    `tools` are functions that the code calls by name: they run on this side, and so do those of the MCP `servers`.
+    `files=True` adds tools for the episode's folder. `modules` are imported beforehand; `limits` bound each run, and
+    `sandbox` are options of `envweave.sandbox.Sandbox`. It never ends by itself.
+    """
+
+    def __init__(
+        self,
+        *,
+        tools: Tools | None = None,
+        servers: Any = None,
+        files: bool = False,
+        transform: Callable[[Any], Any] | None = None,
+        modules: Iterable[str] = MODULES,
+        limits: Limits | Mapping[str, Any] | None = None,
+        sandbox: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(Interpreter(limits=limits, modules=modules, sandbox=sandbox), transform, CodeState())
+        self._given = registry_of(tools)
+        self._files = files
+        self._servers: Share[Any] | None = None
+        if servers is not None:
+            self._servers = Share.new(load("envweave.tools.mcp:connect_mcp", extra="mcp")(servers))
+        self.tools = self._all_tools()
+
+    def reset(self, *, seed: int | None = None, episode_id: str | None = None) -> CodeObservation:
+        source = "\n".join(dict.fromkeys(tool.source for tool in self.tools if tool.source))
+        self._python.begin(seed=seed, tools=self._functions(), furniture=Furniture(source))
+        self._episode = CodeState(episode_id=episode_id)
+        return CodeObservation()
+
+    def step(self, action: CodeAction) -> CodeObservation:
+        result = self._python.run(action.code)
+        count = self._episode.step_count + 1
+        self._episode = replace(self._episode, step_count=count, last_exit_code=result.exit_code)
+        seen = CodeObservation(execution_result=result, metadata={"last_code": action.code})
+        return scored(self.transform, seen)
+
+    @property
+    def state(self) -> CodeState:
+        variables = self._python.variables() if self._python.begun else {}
+        state: CodeState = replace(self._episode, variables=variables)
+        return state
+
+    def fork(self) -> CodeActEnvironment:
+        twin = super().fork()
+        twin.tools = twin._all_tools()  # those for files are for the folder of the twin
+        return twin
+
+    def _part_from(self, original: CodeActEnvironment) -> None:
+        self._servers = None if original._servers is None else original._servers.again()
+
+    def close(self) -> None:
+        try:
+            super().close()
+        finally:
+            if self._servers is not None:
+                self._servers.leave()
+
+    def _all_tools(self) -> ToolRegistry:
+        """Those that were given, those of the servers, and those for files, which are for this very episode."""
+        served = self._servers.thing.registry if self._servers is not None else ()
+        return ToolRegistry([*self._given, *served, *(file_tools(self._python) if self._files else ())])
+
+    def _functions(self) -> dict[str, Callable[..., Any]]:
+        """The tools whose calls leave the sandbox."""
+        inside = {tool.name for tool in self.tools if tool.source}
+        return {name: call for name, call in self.tools.functions().items() if name not in inside}
+
+
+def create_codeact_env(**options: Any) -> CodeActEnvironment:
+    """A CodeAct environment in this process; `options` are those of `CodeActEnvironment`."""
+    return CodeActEnvironment(**options)
+
+
+def create_mcp_environment(servers: Any = None, **options: Any) -> CodeActEnvironment:
+    """A CodeAct environment with the tools of MCP servers; without any, with the built-in tools for files.
+
+    `servers` is as in the configuration of MCP clients, by name: `{"command": …, "args": […]}` or `{"url": …}`.
+    """
+    return CodeActEnvironment(servers=servers, **{"files": servers is None, **options})

@@ -1,0 +1,87 @@
+"""Write Python, see what it prints: the coding environment, and the client for one that runs on a server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from envweave.client.env_client import EnvClient
+from envweave.core.transform import scored
+from envweave.envs.code import EXAMPLES, CodeEnvironment
+from envweave.envs.interpreter import MODULES, Furniture, Interpreter
+from envweave.envs.transcript import shown_error, shown_output
+from envweave.rewards import create_safe_env_transform
+from envweave.sandbox import Limits
+from envweave.types import Action, Observation, State
+
+
+@dataclass
+class CodeAction(Action):
+    """Run Python code. Variables, functions, imports and files last until the end of the episode."""
+
+    code: str = field(metadata={"examples": list(EXAMPLES)})
+
+
+@dataclass
+class CodeObservation(Observation):
+    """What the code printed, the value of its last expression as the last line, and how it ended."""
+
+    stdout: str = ""
+    stderr: str = ""
+    """With the traceback, if it raised something."""
+    exit_code: int = 0
+    """0, or 1 after an exception, or as a shell has it."""
+
+
+@dataclass
+class CodeState(State):
+    """Where an episode stands."""
+
+    last_exit_code: int = 0
+
+
+class CodingEnvironment(CodeEnvironment[CodeAction, CodeObservation]):
+    """Each step runs code. It never ends by itself.
+
+    The reward is `transform`'s: without another, -1 for code that reaches for the system and small bonuses for code
+    that is short and parses (`create_safe_env_transform`); with None, steps are not scored. `modules`, `limits` and
+    `sandbox` say what is imported beforehand and how the code is held.
+    """
+
+    def __init__(
+        self,
+        *,
+        transform: Callable[[Any], Any] | str | None = "safe",
+        modules: Iterable[str] = MODULES,
+        limits: Limits | Mapping[str, Any] | None = None,
+        sandbox: Mapping[str, Any] | None = None,
+    ) -> None:
+        chosen = create_safe_env_transform() if isinstance(transform, str) else transform
+        super().__init__(Interpreter(limits=limits, modules=modules, sandbox=sandbox), chosen, CodeState())
+
+    def reset(self, *, seed: int | None = None, episode_id: str | None = None) -> CodeObservation:
+        self._python.begin(seed=seed, furniture=Furniture())
+        self._episode = CodeState(episode_id=episode_id)
+        return CodeObservation()
+
+    def step(self, action: CodeAction) -> CodeObservation:
+        result = self._python.run(action.code)
+        count = self._episode.step_count + 1
+        self._episode = replace(self._episode, step_count=count, last_exit_code=result.exit_code)
+        seen = CodeObservation(
+            stdout=shown_output(result),
+            stderr=shown_error(result),
+            exit_code=result.exit_code,
+            metadata={"last_code": action.code},
+        )
+        return scored(self.transform, seen)
+
+    @property
+    def state(self) -> CodeState:
+        state: CodeState = self._episode
+        return replace(state)
+
+
+class CodingEnv(EnvClient[CodeAction, CodeObservation, CodeState]):
+    """The client that knows the coding environment's types."""

@@ -1,0 +1,153 @@
+"""Whom `llm_query` asks: functions that were given, a model behind an endpoint, or nobody."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Protocol, TypeVar
+
+from envweave.core.loop import BACKGROUND
+from envweave.errors import EnvWeaveError, UnavailableError, describe
+from envweave.lm import LanguageModel, Message
+
+AT_ONCE = 8
+"""Questions under way at the same time."""
+
+T = TypeVar("T")
+Query = Callable[..., Any]
+
+
+class Asker(Protocol):
+    """Answers from a language model. Raises what the model's client raises."""
+
+    def query(self, prompt: str, model: str | None) -> str: ...
+
+    def query_batched(self, prompts: Sequence[str], model: str | None) -> list[str]:
+        """In the order of the prompts; where one failed stands `Error: …`."""
+
+    def chat(self, messages: list[Message], model: str | None) -> str:
+        """The answer to a conversation."""
+
+    def close(self) -> None: ...
+
+
+def asker_for(
+    query: Query | None, batch: Query | None, chat: Query | None, *, hf_token: str | None, model: str | None
+) -> Asker:
+    """A caller's token comes first, then functions, then what the variables of this process name."""
+    if hf_token is None and (query is not None or batch is not None or chat is not None):
+        return Functions(query, batch, chat, model)
+    try:
+        found = LanguageModel.from_environment(model=model, hf_token=hf_token)
+    except UnavailableError as error:
+        if hf_token is not None:
+            raise
+        return Nobody(str(error))
+    return Nobody() if found is None else Endpoint(found)
+
+
+class Endpoint:
+    """A model behind an OpenAI-compatible endpoint."""
+
+    def __init__(self, model: LanguageModel) -> None:
+        self._model = model
+
+    def query(self, prompt: str, model: str | None) -> str:
+        return self._model.query(prompt, model=model)
+
+    def query_batched(self, prompts: Sequence[str], model: str | None) -> list[str]:
+        return [or_error(found) for found in self._model.query_batched(prompts, model=model)]
+
+    def chat(self, messages: list[Message], model: str | None) -> str:
+        return self._model.chat(messages, model=model)
+
+    def close(self) -> None:
+        self._model.close()
+
+
+class Functions:
+    """Functions of the user's, each of which may take the name of a model as its second argument."""
+
+    def __init__(self, query: Query | None, batch: Query | None, chat: Query | None, model: str | None) -> None:
+        self._query, self._batch, self._chat = query, batch, chat
+        self._model = model
+
+    def query(self, prompt: str, model: str | None) -> str:
+        if self._query is not None:
+            return str(self._called(self._query, prompt, model))
+        if self._chat is not None:
+            return self.chat([{"role": "user", "content": prompt}], model)
+        return self.query_batched([prompt], model)[0]
+
+    def query_batched(self, prompts: Sequence[str], model: str | None) -> list[str]:
+        if self._batch is None:
+            return side_by_side(lambda prompt: self.query(prompt, model), prompts)
+        answers = [str(answer) for answer in self._called(self._batch, list(prompts), model)]
+        if len(answers) != len(prompts):
+            raise ValueError(f"{len(answers)} answers to {len(prompts)} prompts")
+        return answers
+
+    def chat(self, messages: list[Message], model: str | None) -> str:
+        if self._chat is not None:
+            return str(self._called(self._chat, messages, model))
+        return self.query("\n\n".join(f"{said['role']}: {said['content']}" for said in messages), model)
+
+    def close(self) -> None:
+        """Nothing is ours."""
+
+    def _called(self, function: Query, asked: Any, model: str | None) -> Any:
+        answer = function(asked, model or self._model) if _takes_two(function) else function(asked)
+        return BACKGROUND.run(_awaited(answer)) if inspect.isawaitable(answer) else answer
+
+
+class Nobody:
+    """There is no model."""
+
+    def __init__(self, why: str = "") -> None:
+        self._why = why or "pass llm_query_fn=… or hf_token=…, or set LLM_BASE_URL or HF_TOKEN"
+
+    def query(self, prompt: str, model: str | None) -> str:
+        raise RuntimeError(f"there is no language model here: {self._why}")
+
+    def query_batched(self, prompts: Sequence[str], model: str | None) -> list[str]:
+        return [self.query("", model)] if prompts else []
+
+    def chat(self, messages: list[Message], model: str | None) -> str:
+        return self.query("", model)
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def side_by_side(ask: Callable[[T], str], questions: Sequence[T], at_once: int = AT_ONCE) -> list[str]:
+    """Ask them all, so many at a time; the answers in order, and `Error: …` where one failed."""
+
+    def settled(question: T) -> str:
+        try:
+            return ask(question)
+        except Exception as error:  # somebody's function may raise anything, and the others shall not be lost
+            return or_error(error)
+
+    if not questions:
+        return []
+    with ThreadPoolExecutor(min(at_once, len(questions)), thread_name_prefix="llm_query") as pool:
+        return list(pool.map(settled, questions))
+
+
+def or_error(found: str | BaseException) -> str:
+    if isinstance(found, str):
+        return found
+    return f"Error: {found.message if isinstance(found, EnvWeaveError) else describe(found)}"
+
+
+def _takes_two(function: Query) -> bool:
+    try:
+        inspect.signature(function).bind("", None)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+async def _awaited(answer: Any) -> Any:
+    return await answer

@@ -1,0 +1,175 @@
+"""`REPLEnv`: one client for a REPL in this process and for one on a server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Self, cast
+
+from envweave.build import adapt
+from envweave.client.env_client import EnvClient
+from envweave.core.handle import AsyncEnvHandle, EnvHandle
+from envweave.envs.repl.environment import REPLEnvironment
+from envweave.envs.repl.types import REPLAction, REPLObservation, REPLState
+from envweave.errors import UsageError
+from envweave.requests import Request
+from envweave.results import ResetResult, StepResult
+
+if TYPE_CHECKING:
+    from envweave.envs.repl.asking import Query
+    from envweave.envs.repl.scoring import Metric
+    from envweave.sandbox import Limits
+
+
+class RemoteREPL(EnvClient[REPLAction, REPLObservation, REPLState]):
+    """The client that knows the REPL's types, and nothing else."""
+
+
+class REPLEnv(EnvHandle[REPLObservation]):
+    """A Python REPL with a large `context`, here or, with `base_url`, on a server, ours or OpenEnv's.
+
+        with REPLEnv() as env:
+            env.reset(context=text, task_prompt="How long is it?")
+            env.execute("count = len(context)")
+            env.execute("FINAL(count)").done
+
+    The options are those of `REPLEnvironment`. Those that are data go to a server too, if it takes arguments; functions
+    cannot. `token`, `connect_timeout_s` and `message_timeout_s` are for a server.
+    """
+
+    def __init__(
+        self,
+        base_url: str | None = None,
+        *,
+        llm_query_fn: Query | None = None,
+        llm_batch_fn: Query | None = None,
+        llm_chat_fn: Query | None = None,
+        max_output_length: int = 8192,
+        context_preview_length: int = 500,
+        reward_on_success: float = 1.0,
+        reward_on_iteration: float = 0.0,
+        reward_on_failure: float = -0.1,
+        reward_on_error: float = -0.05,
+        metric: Metric | None = None,
+        transform: Callable[[Any], Any] | None = None,
+        limits: Limits | Mapping[str, Any] | None = None,
+        sandbox: Mapping[str, Any] | None = None,
+        rlm_max_depth: int | None = None,
+        rlm_max_iterations: int | None = None,
+        rlm_max_children: int = 64,
+        rlm_child_timeout_s: float = 300.0,
+        token: str | None = None,
+        connect_timeout_s: float = 10.0,
+        message_timeout_s: float | None = 60.0,
+    ) -> None:
+        options = _differing(locals())
+        self._names: list[str] = []
+        if base_url is None:
+            self._handle: EnvHandle[REPLObservation] = adapt(REPLEnvironment(**options), id="repl")
+            return
+        stay = [name for name, value in options.items() if callable(value) or name in ("limits", "sandbox")]
+        if stay:
+            raise UsageError(f"{stay[0]} cannot go to a server", "leave it out, or leave out base_url")
+        self._handle = RemoteREPL(
+            base_url,
+            token=token,
+            connect_timeout_s=connect_timeout_s,
+            message_timeout_s=message_timeout_s,
+            max_message_bytes=REPLEnvironment.MESSAGE_BYTES,
+            arguments=options or None,
+        )
+
+    # What is the REPL's own.
+
+    def execute(self, code: str) -> StepResult[REPLObservation]:
+        """Run code: one iteration."""
+        return self.step(REPLAction(code=code))
+
+    def submit_final_answer(self, answer: str) -> StepResult[REPLObservation]:
+        """End the episode with an answer."""
+        return self.step(REPLAction(is_final=True, final_answer=str(answer)))
+
+    def get_variable(self, name: str) -> StepResult[REPLObservation]:
+        """Run `print(repr(name))`: one iteration, and the value as text in `observation.result.stdout`."""
+        if not isinstance(name, str) or not name.isidentifier():
+            raise UsageError(f"{name!r} is not a name of a variable")
+        return self.execute(f"print(repr({name}))")
+
+    def list_variables(self) -> list[str]:
+        """The variables after the last step; costs nothing."""
+        return list(self._names)
+
+    # The calls of a handle.
+
+    @property
+    def id(self) -> str:  # type: ignore[override]
+        return self._handle.id
+
+    def reset(
+        self,
+        *,
+        seed: int | None = None,
+        options: dict[str, Any] | None = None,
+        episode_id: str | None = None,
+        **own: Any,
+    ) -> ResetResult[REPLObservation]:
+        """Begin an episode with any of `context`, `task_prompt`, `max_iterations`, `expected_answer`, `hf_token`,
+        `llm_model`, `rlm_max_depth` and `rlm_max_iterations`.
+        """
+        given = {name: value for name, value in own.items() if value is not None}
+        result = self._handle.reset(seed=seed, options=options, episode_id=episode_id, **given)
+        self._names = list(result.observation.available_variables)
+        return result
+
+    def step(self, action: Any) -> StepResult[REPLObservation]:
+        result = self._handle.step(action)
+        self._names = list(result.observation.available_variables)
+        return result
+
+    def state(self) -> REPLState:
+        return cast("REPLState", self._handle.state())
+
+    def respond(self, request_id: str, value: Any) -> StepResult[REPLObservation]:
+        return self._handle.respond(request_id, value)
+
+    def render(self) -> Any:
+        return self._handle.render()
+
+    def snapshot(self) -> Any:
+        return self._handle.snapshot()
+
+    def restore(self, snapshot: Any) -> None:
+        self._handle.restore(snapshot)
+
+    def fork(self) -> Self:
+        twin = object.__new__(type(self))
+        twin._handle, twin._names = self._handle.fork(), list(self._names)
+        return twin
+
+    def close(self) -> tuple[Request, ...]:
+        return self._handle.close()
+
+    def action_schema(self, agent_id: str | None = None) -> dict[str, Any] | None:
+        return self._handle.action_schema(agent_id)
+
+    @property
+    def pending(self) -> tuple[Request, ...]:
+        return self._handle.pending
+
+    @property
+    def aio(self) -> AsyncEnvHandle[REPLObservation]:
+        return self._handle.aio
+
+    def __enter__(self) -> Self:
+        self._handle.__enter__()
+        return self
+
+
+_OF_THE_CONNECTION = {"self", "base_url", "token", "connect_timeout_s", "message_timeout_s"}
+
+
+def _differing(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Options that somebody has chosen."""
+    defaults = REPLEnv.__init__.__kwdefaults__ or {}
+    return {
+        name: value for name, value in given.items() if name not in _OF_THE_CONNECTION and value != defaults.get(name)
+    }

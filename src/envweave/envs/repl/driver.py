@@ -1,0 +1,111 @@
+"""A language model plays an episode of the REPL: it writes code, sees what it did, goes on until it has an answer."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from envweave.core.handle import EnvHandle
+from envweave.envs.repl.prompts import (
+    NUDGE,
+    SYSTEM_PROMPT,
+    answer_in_words,
+    code_blocks,
+    first_prompt,
+    outcome_prompt,
+)
+from envweave.envs.repl.types import REPLAction, REPLObservation
+from envweave.lm import Message
+from envweave.results import ResetResult, StepResult
+
+_LONGEST_REPLY = 200_000
+_LONGEST_TALK = 4_000_000
+"""Characters."""
+
+Chat: TypeAlias = Callable[[list[Message]], str]
+"""From a conversation to the model's reply."""
+
+
+@dataclass
+class RLMRun:
+    """How an episode went."""
+
+    answer: str | None = None
+    """None if it ended without one."""
+    reward: float | None = None
+    """Of all steps together; None if one of them was not scored, or none was made."""
+    iterations: int = 0
+    """Steps in the REPL."""
+    turns: int = 0
+    """Replies of the model."""
+    ended: str = ""
+    """`answered`, `truncated` (the iterations ran out), `out_of_turns` (the model's), `out_of_time`, `out_of_room`."""
+    messages: list[Message] = field(default_factory=list)
+    steps: list[StepResult[REPLObservation]] = field(default_factory=list)
+
+
+def play(
+    chat: Chat,
+    env: EnvHandle[REPLObservation],
+    begun: ResetResult[REPLObservation],
+    task: str,
+    *,
+    max_turns: int,
+    deadline: float | None = None,
+    system_prompt: str = SYSTEM_PROMPT,
+    clock: Callable[[], float] = time.monotonic,
+    stopped: Callable[[], bool] = lambda: False,
+) -> RLMRun:
+    """Play an episode that has begun to its end. The deadline is looked at between two replies."""
+    run = RLMRun(messages=[{"role": "system", "content": system_prompt}])
+    prompt = first_prompt(task, begun.observation)
+    while not run.ended:
+        if stopped() or (deadline is not None and clock() >= deadline):
+            run.ended = "out_of_time"
+        elif run.turns >= max_turns:
+            run.ended = "out_of_turns"
+        elif sum(len(said["content"]) for said in run.messages) > _LONGEST_TALK:
+            run.ended = "out_of_room"
+        else:
+            run.messages.append({"role": "user", "content": prompt})
+            reply = str(chat(list(run.messages)))[:_LONGEST_REPLY]
+            run.turns += 1
+            run.messages.append({"role": "assistant", "content": reply})
+            prompt = _act(run, env, reply, last=run.turns == max_turns - 1)
+    run.reward = _total(run.steps)
+    return run
+
+
+def _act(run: RLMRun, env: EnvHandle[REPLObservation], reply: str, *, last: bool) -> str:
+    """Do what a reply says; gives the next prompt."""
+    blocks = code_blocks(reply)
+    spoken = None if blocks else answer_in_words(reply)
+    if spoken is not None:
+        _take(run, env.step(REPLAction(is_final=True, final_answer=spoken)))
+        return ""
+    seen = []
+    for code in blocks:
+        result = env.step(REPLAction(code=code))
+        _take(run, result)
+        seen.append(result.observation)
+        if result.done:
+            return ""
+    left = seen[-1].max_iterations - seen[-1].iteration if seen else 2
+    return outcome_prompt(seen, last=last or left <= 1) if seen else NUDGE
+
+
+def _take(run: RLMRun, result: StepResult[REPLObservation]) -> None:
+    run.steps.append(result)
+    run.iterations = result.observation.iteration
+    if result.done:
+        run.ended = "truncated" if result.truncated else "answered"
+        run.answer = result.info.get("final_answer")
+
+
+def _total(steps: list[StepResult[Any]]) -> float | None:
+    rewards = [step.reward for step in steps]
+    if not rewards or not all(isinstance(reward, float) for reward in rewards):
+        return None
+    return float(sum(rewards))  # type: ignore[arg-type]

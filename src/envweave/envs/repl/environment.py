@@ -1,0 +1,280 @@
+"""A Python REPL with a large text in it: the environment of recursive language models."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar
+
+from envweave.build import adapt
+from envweave.core.handle import EnvHandle
+from envweave.core.transform import scored
+from envweave.envs.code import CodeEnvironment
+from envweave.envs.interpreter import Furniture, Interpreter
+from envweave.envs.repl import settings
+from envweave.envs.repl.answers import as_text, printed_answer
+from envweave.envs.repl.asking import Query
+from envweave.envs.repl.questions import Helpers, Questions
+from envweave.envs.repl.recursion import Lineage
+from envweave.envs.repl.scoring import Metric, Rewards, exact_match, expected_text
+from envweave.envs.repl.types import CodeBlockResult, REPLAction, REPLObservation, REPLState
+from envweave.envs.transcript import shown_error, shown_output
+from envweave.errors import ResetNeededError, SandboxError, UsageError
+from envweave.sandbox import ExecutionResult, Limits
+
+LIMITS = Limits(memory_bytes=1 << 30, return_bytes=1 << 20, tool_wall=900.0)
+"""Room for a context of some hundred megabytes, and patience with language models."""
+
+_INSIDE = Path(__file__).with_name("inside.py").read_text(encoding="utf-8")
+_SHORT_REPR = 500
+
+
+@dataclass(frozen=True)
+class Episode:
+    """What is known of an episode on this side."""
+
+    context: str
+    task: str
+    max_iterations: int
+    expected: str | None
+    id: str | None = None
+    iteration: int = 0
+    names: tuple[str, ...] = ()
+    answer: str | None = None
+    seconds: float = 0.0
+
+
+class REPLEnvironment(CodeEnvironment[REPLAction, REPLObservation]):
+    """Code works on `context` until it gives an answer, or the iterations run out.
+
+    `llm_query_fn(prompt)`, `llm_batch_fn(prompts)` and `llm_chat_fn(messages)` answer `llm_query` and its kin; each may
+    take the name of a model besides. Without them, the caller's `hf_token` or the variables of the process say whom to
+    ask (`envweave.lm`). `metric(expected, answer)` scores an answer where the right one is known. `rlm_…` bound
+    `rlm_query`. What is None is read from OpenEnv's variables (`REPL_MAX_ITERATIONS`, …).
+    """
+
+    MESSAGE_BYTES: ClassVar[int] = 256 * 2**20
+
+    def __init__(
+        self,
+        *,
+        context: str | None = None,
+        task_prompt: str | None = None,
+        max_iterations: int | None = None,
+        max_output_length: int | None = None,
+        context_preview_length: int | None = None,
+        reward_on_success: float = 1.0,
+        reward_on_iteration: float = 0.0,
+        reward_on_failure: float = -0.1,
+        reward_on_error: float = -0.05,
+        metric: Metric = exact_match,
+        transform: Callable[[Any], Any] | None = None,
+        llm_query_fn: Query | None = None,
+        llm_batch_fn: Query | None = None,
+        llm_chat_fn: Query | None = None,
+        rlm_max_depth: int | None = None,
+        rlm_max_iterations: int | None = None,
+        rlm_max_children: int = 64,
+        rlm_child_timeout_s: float = 300.0,
+        limits: Limits | Mapping[str, Any] | None = LIMITS,
+        sandbox: Mapping[str, Any] | None = None,
+        lineage: Lineage | None = None,
+    ) -> None:
+        """`lineage` is set for a REPL below another."""
+        super().__init__(Interpreter(limits=limits, sandbox=sandbox), transform, None)
+        self._context = settings.text(context, "REPL_CONTEXT", "context")
+        self._task = settings.text(task_prompt, "REPL_TASK_PROMPT", "task_prompt")
+        self._max_iterations = settings.number("max_iterations", max_iterations)
+        self._max_output = settings.number("max_output_length", max_output_length)
+        self._preview = settings.number("context_preview_length", context_preview_length)
+        self._rewards = Rewards(
+            on_success=reward_on_success,
+            on_iteration=reward_on_iteration,
+            on_failure=reward_on_failure,
+            on_error=reward_on_error,
+            metric=metric,
+        )
+        self._max_depth = settings.number("rlm_max_depth", rlm_max_depth)
+        self._max_below = settings.number("rlm_max_iterations", rlm_max_iterations)
+        helpers = Helpers(
+            query=llm_query_fn,
+            batch=llm_batch_fn,
+            chat=llm_chat_fn,
+            children=rlm_max_children,
+            child_seconds=rlm_child_timeout_s,
+        )
+        self._questions = Questions(helpers, partial(_below, limits=limits, sandbox=sandbox), lineage)
+        self._given: list[str] = []
+        """Answers that were given by `FINAL` in the code that runs."""
+
+    def reset(
+        self,
+        *,
+        seed: int | None = None,
+        episode_id: str | None = None,
+        context: str | None = None,
+        task_prompt: str | None = None,
+        max_iterations: int | None = None,
+        expected_answer: str | float | None = None,
+        hf_token: str | None = None,
+        llm_model: str | None = None,
+        rlm_max_depth: int | None = None,
+        rlm_max_iterations: int | None = None,
+    ) -> REPLObservation:
+        episode = Episode(
+            context=settings.text(context, "", "context") or self._context,
+            task=settings.text(task_prompt, "", "task_prompt") or self._task,
+            max_iterations=settings.number("max_iterations", max_iterations, self._max_iterations),
+            expected=expected_text(expected_answer),
+            id=episode_id,
+        )
+        self._questions.begin(
+            hf_token=hf_token,
+            model=llm_model,
+            max_depth=settings.number("rlm_max_depth", rlm_max_depth, self._max_depth),
+            max_iterations=settings.number("rlm_max_iterations", rlm_max_iterations, self._max_below),
+        )
+        values = {"context": episode.context, "answer": {"content": "", "ready": False}}
+        self._python.begin(seed=seed, tools=self._functions(), furniture=Furniture(_INSIDE, values))
+        self._episode = replace(episode, names=("context", "answer"))
+        return self._seen(CodeBlockResult(stdout=_greeting(episode)), metadata={"task_prompt": episode.task})
+
+    def step(self, action: REPLAction) -> REPLObservation:
+        episode: Episode | None = self._episode
+        if episode is None:
+            raise ResetNeededError("there is no episode yet", "call env.reset() first")
+        if action.is_final:
+            self._episode = replace(episode, iteration=episode.iteration + 1)
+            return self._answered(action.final_answer or "", CodeBlockResult(stdout="The answer was submitted."))
+        self._given.clear()
+        result = self._python.run(action.code)
+        variables = self._variables()
+        self._episode = replace(
+            episode,
+            iteration=episode.iteration + 1,
+            names=tuple(variables),
+            seconds=episode.seconds + result.duration,
+        )
+        block = self._block(result, variables)
+        answer = self._answer(action.code, result) if result.success else None
+        if answer is not None:
+            return self._answered(answer, block)
+        if self._episode.iteration >= episode.max_iterations:
+            return self._ran_out(block)
+        return self._scored(block, self._rewards.of_step(failed=not result.success), final_answer=None)
+
+    @property
+    def state(self) -> REPLState:
+        episode: Episode | None = self._episode
+        if episode is None:
+            raise ResetNeededError("there is no episode yet", "call env.reset() first")
+        return REPLState(
+            episode_id=episode.id,
+            step_count=episode.iteration,
+            context=episode.context,
+            task_prompt=episode.task,
+            iteration=episode.iteration,
+            max_iterations=episode.max_iterations,
+            namespace_keys=list(episode.names),
+            final_answer=episode.answer,
+            total_execution_time=episode.seconds,
+        )
+
+    def _part_from(self, original: REPLEnvironment) -> None:
+        self._given, self._questions = [], original._questions.fork()
+
+    def close(self) -> None:
+        self._questions.end()
+        super().close()
+
+    def _functions(self) -> dict[str, Callable[..., Any]]:
+        return {**self._questions.functions(), "_submit_final_answer": self._submit}
+
+    def _submit(self, answer: str) -> None:
+        self._given.append(answer)
+
+    # What came of the code.
+
+    def _answer(self, code: str, result: ExecutionResult) -> str | None:
+        if self._given:
+            return self._given[0]
+        printed = printed_answer(code, result.stdout, self._episode.context, self._value)
+        if printed is not None:
+            return printed
+        answer = self._value("answer")
+        if isinstance(answer, str) and "ready" in answer:  # its content is no data: have it written inside
+            answer = self._python.run(
+                "{'content': str(answer['content']), 'ready': bool(answer['ready'])}"
+            ).return_value
+        return as_text(answer.get("content", "")) if isinstance(answer, dict) and answer.get("ready") else None
+
+    def _value(self, name: str) -> Any:
+        try:
+            return self._python.get(name)
+        except (SandboxError, UsageError):  # there is none, or its `__repr__` has ended the interpreter
+            return None
+
+    def _variables(self) -> dict[str, str]:
+        try:
+            return self._python.describe(_SHORT_REPR)
+        except SandboxError:  # as above
+            return {}
+
+    def _block(self, result: ExecutionResult, variables: dict[str, str]) -> CodeBlockResult:
+        return CodeBlockResult(
+            stdout=self._cut(shown_output(result)),
+            stderr=self._cut(shown_error(result)),
+            locals_snapshot=variables,
+            execution_time=result.duration,
+            success=result.success,
+            exception=None if result.exception is None else self._cut(str(result.exception)),
+        )
+
+    def _cut(self, text: str) -> str:
+        if len(text) <= self._max_output:
+            return text
+        return f"{text[: self._max_output]}\n… [cut: it has {len(text)} characters]"
+
+    def _answered(self, answer: str, block: CodeBlockResult) -> REPLObservation:
+        episode: Episode = replace(self._episode, answer=answer)
+        self._episode = episode
+        reward = self._rewards.of_answer(answer, episode.expected)
+        return self._scored(block, reward, done=True, final_answer=answer)
+
+    def _ran_out(self, block: CodeBlockResult) -> REPLObservation:
+        """No iteration is left; what stands in `answer` is kept, and earns nothing."""
+        answer = self._value("answer")
+        left = as_text(answer["content"]) if isinstance(answer, dict) and answer.get("content") else None
+        self._episode = replace(self._episode, answer=left)
+        return self._scored(block, self._rewards.on_failure, done=True, truncated=True, final_answer=left)
+
+    def _scored(self, block: CodeBlockResult, reward: float, *, done: bool = False, **told: Any) -> REPLObservation:
+        metadata = {"task_prompt": self._episode.task, **told}
+        return scored(self.transform, self._seen(block, reward=reward, done=done, metadata=metadata))
+
+    def _seen(self, block: CodeBlockResult, **scores: Any) -> REPLObservation:
+        episode: Episode = self._episode
+        return REPLObservation(
+            result=block,
+            context_preview=episode.context[: self._preview] or None,
+            context_length=len(episode.context),
+            available_variables=list(episode.names),
+            iteration=episode.iteration,
+            max_iterations=episode.max_iterations,
+            **scores,
+        )
+
+
+def _below(lineage: Lineage, **options: Any) -> EnvHandle[REPLObservation]:
+    return adapt(REPLEnvironment(lineage=lineage, **options), id="repl.child")
+
+
+def _greeting(episode: Episode) -> str:
+    lines = [
+        f"`context` has {len(episode.context)} characters." if episode.context else "There is no context.",
+        f"Task: {episode.task}" if episode.task else "",
+        'Answer with FINAL(value), FINAL_VAR("name"), or answer = {"content": value, "ready": True}.',
+    ]
+    return "\n".join(line for line in lines if line)

@@ -1,0 +1,39 @@
+"""What code in the REPL finds beside its variables: this text is sent into the sandbox and run there, never here."""
+
+
+def _repl_functions() -> tuple[object, ...]:
+    import types
+
+    names = globals()
+    submit = names.pop("_submit_final_answer")
+
+    def FINAL(value: object = "") -> str:  # noqa: N802  (its users write it so)
+        """Give the final answer. It counts when the code that gives it has run to its end."""
+        text = str(value)
+        submit(text)
+        return f"FINAL({text})"
+
+    def FINAL_VAR(name: object) -> str:  # noqa: N802
+        """Give the value of a variable, named by a string, as the final answer."""
+        if not isinstance(name, str):
+            return FINAL(name)
+        plain = name.strip().strip("\"'")
+        if plain not in names:
+            raise NameError(f"no variable named {plain!r}; SHOW_VARS() lists them, FINAL(value) takes a value")
+        return FINAL(names[plain])
+
+    def SHOW_VARS() -> list[str]:  # noqa: N802
+        """The names of all variables."""
+        return sorted(
+            name
+            for name, value in names.items()
+            if not name.startswith("_")
+            and not isinstance(value, types.ModuleType)
+            and not (isinstance(value, types.FunctionType) and value.__module__ == "tools")
+        )
+
+    return FINAL, FINAL_VAR, SHOW_VARS
+
+
+FINAL, FINAL_VAR, SHOW_VARS = _repl_functions()
+del _repl_functions

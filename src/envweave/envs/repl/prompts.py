@@ -1,0 +1,68 @@
+"""What a language model is told when it plays the REPL, and how its replies are read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from envweave.envs.repl.types import REPLObservation
+
+SYSTEM_PROMPT = """\
+You answer a task about a text that is too long to read at once. In a Python REPL it is the variable `context`.
+
+Write Python in a block that begins with ```repl and ends with ```. It is run, and you are shown what it printed.
+Variables last from block to block.
+
+In the REPL there are:
+- `context`: the text, as a string. Look at parts of it, search it, split it; do not print all of it.
+- `llm_query(prompt)`: asks a language model and returns its answer. It sees nothing but the prompt, so put the part of
+  the context that matters into it.
+- `llm_query_batched(prompts)`: the same for a list of prompts, at the same time.
+- `rlm_query(prompt)`: has a language model work on a long prompt in a REPL of its own; `rlm_query_batched(prompts)` for
+  several.
+- `SHOW_VARS()`: the names of your variables.
+
+When you know the answer, give it from a block with `FINAL(answer)`, or with `FINAL_VAR("name")` if it is in a variable.
+Do so only when you have seen that it is right.
+"""
+
+NUDGE = "Write the next step as Python in a ```repl block, or give the answer with FINAL(answer) in such a block."
+LAST_CALL = "This is your last step: give your best answer now with FINAL(answer) in a ```repl block."
+
+_BLOCK = re.compile(
+    r"^[ \t]*```[ \t]*(repl|python|py)[ \t]*\n(.*?)^[ \t]*```[ \t]*$", re.DOTALL | re.MULTILINE | re.IGNORECASE
+)
+_FINAL = re.compile(r"^[ \t]*FINAL\((.*)\)[ \t]*$", re.MULTILINE)
+_SHOWN = 20_000
+"""Characters of one block's output."""
+
+
+def first_prompt(task: str, seen: REPLObservation) -> str:
+    """The task, and what there is to work with."""
+    preview = f"\nIt begins:\n{seen.context_preview}\n" if seen.context_preview else ""
+    return f"Task: {task}\n\n`context` has {seen.context_length} characters.{preview}\n{NUDGE}"
+
+
+def code_blocks(reply: str) -> list[str]:
+    """The blocks of code in a reply, in order."""
+    return [found[2].rstrip("\n") for found in _BLOCK.finditer(reply if reply.endswith("\n") else reply + "\n")]
+
+
+def answer_in_words(reply: str) -> str | None:
+    """The answer in a reply without code, if one of its lines is `FINAL(…)`."""
+    found = _FINAL.search(reply)
+    return found[1].strip() if found else None
+
+
+def outcome_prompt(seen: Sequence[REPLObservation], *, last: bool) -> str:
+    """What the blocks of the last reply did."""
+    parts = []
+    for number, observation in enumerate(seen, 1):
+        result = observation.result
+        said = "\n".join(part for part in (result.stdout.rstrip("\n"), result.stderr.rstrip("\n")) if part)
+        head = f"Block {number}:" if len(seen) > 1 else "Output:"
+        parts.append(f"{head}\n{said[:_SHOWN] or '(nothing was printed)'}")
+    if seen:
+        parts.append(f"Variables: {', '.join(seen[-1].available_variables) or 'none'}")
+    parts.append(LAST_CALL if last else NUDGE)
+    return "\n\n".join(parts)

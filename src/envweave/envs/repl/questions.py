@@ -1,0 +1,116 @@
+"""The questions that code in the REPL asks of language models, and who answers them in this episode."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from envweave.core.handle import EnvHandle
+from envweave.envs.repl.asking import Asker, Query, asker_for, side_by_side
+from envweave.envs.repl.recursion import Budget, Lineage, answer_below
+from envweave.envs.repl.types import REPLObservation
+from envweave.envs.shared import Share
+from envweave.errors import UsageError
+
+_REPLS_AT_ONCE = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class Helpers:
+    """Who answers, where no caller's token says otherwise, and the bounds of `rlm_query`."""
+
+    query: Query | None = None
+    batch: Query | None = None
+    chat: Query | None = None
+    children: int = 64
+    child_seconds: float = 300.0
+
+
+class Questions:
+    """For one environment. A token is handed to the model's client, and kept nowhere else."""
+
+    def __init__(
+        self, helpers: Helpers, make: Callable[[Lineage], EnvHandle[REPLObservation]], parent: Lineage | None
+    ) -> None:
+        """`make` gives a REPL below this one; `parent` is set if this one is below another."""
+        self._helpers = helpers
+        self._make = make
+        self._parent = parent
+        self._lineage = parent
+        self._asker: Share[Asker] | None = None
+
+    def begin(self, *, hf_token: str | None, model: str | None, max_depth: int, max_iterations: int) -> None:
+        """A new episode; what an older one has still under way is given up."""
+        if self._parent is not None:
+            return
+        if hf_token is not None and not isinstance(hf_token, str):
+            raise UsageError("hf_token is not text")
+        helpers = self._helpers
+        ask = partial(asker_for, helpers.query, helpers.batch, helpers.chat)
+        asker = Share.new(ask(hf_token=hf_token, model=model))
+        self.end()
+        self._asker = asker
+        self._lineage = Lineage(
+            asker.thing,
+            Budget(helpers.children),
+            max_depth=max_depth,
+            max_iterations=max_iterations,
+            child_seconds=helpers.child_seconds,
+        )
+
+    def fork(self) -> Questions:
+        twin = Questions(self._helpers, self._make, self._parent)
+        if self._asker is not None and self._lineage is not None:
+            twin._asker = self._asker.again()
+            twin._lineage = replace(self._lineage, budget=self._lineage.budget.copied())
+        return twin
+
+    def end(self) -> None:
+        """Safe to call twice."""
+        if self._asker is not None and self._lineage is not None:
+            self._lineage.budget.ended.set()
+            self._asker.leave()
+
+    def functions(self) -> dict[str, Callable[..., Any]]:
+        """By the names that the code knows."""
+        asking = (self.llm_query, self.llm_query_batched, self.rlm_query, self.rlm_query_batched)
+        return {**{call.__name__: call for call in asking}, "llm_batch": self.llm_query_batched}
+
+    def llm_query(self, prompt: str, model: str | None = None) -> str:
+        """Ask a language model. It sees nothing but the prompt."""
+        return self._here.asker.query(_text(prompt), model)
+
+    def llm_query_batched(self, prompts: list[str], model: str | None = None) -> list[str]:
+        """Ask a language model several things at the same time; where one fails, the answer is `Error: …`."""
+        return self._here.asker.query_batched(_texts(prompts), model)
+
+    def rlm_query(self, prompt: str, model: str | None = None) -> str:
+        """Have a language model work on a prompt in a REPL of its own, where it is `context`."""
+        return answer_below(self._here, self._make, _text(prompt), model)
+
+    def rlm_query_batched(self, prompts: list[str], model: str | None = None) -> list[str]:
+        """The same for several prompts; where one comes to no answer, it is `Error: …`."""
+        here = self._here
+        if not here.may_have_children:
+            return here.asker.query_batched(_texts(prompts), model)
+        ask = partial(answer_below, here, self._make, model=model)
+        return side_by_side(ask, _texts(prompts), _REPLS_AT_ONCE)
+
+    @property
+    def _here(self) -> Lineage:
+        assert self._lineage is not None  # code runs after `begin` only
+        return self._lineage
+
+
+def _text(prompt: Any) -> str:
+    if not isinstance(prompt, str):
+        raise TypeError(f"a prompt is text, not {type(prompt).__name__}")
+    return prompt
+
+
+def _texts(prompts: Any) -> list[str]:
+    if not isinstance(prompts, list | tuple):
+        raise TypeError(f"prompts are a list of text, not {type(prompts).__name__}")
+    return [_text(prompt) for prompt in prompts]

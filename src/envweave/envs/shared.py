@@ -1,0 +1,98 @@
+"""Things with a `close` that several hold at once, closed by the last of them, even by one who forgot to."""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from collections.abc import Callable, Hashable
+from queue import SimpleQueue
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
+
+
+class Closable(Protocol):
+    """Whatever has to be closed."""
+
+    def close(self) -> Any: ...
+
+
+T = TypeVar("T", bound=Closable)
+
+
+class Share(Generic[T]):
+    """One holder's part in a thing, given back once: by `leave`, or when the holder is forgotten."""
+
+    def __init__(self, pot: _Pot[T]) -> None:
+        self.thing = pot.thing
+        self._pot = pot
+        self._finalizer = weakref.finalize(self, _LEFT.put, pot)  # not there and then: it may be amid anything
+        self._finalizer.atexit = False  # what is shared here ends with the process
+        _sweep_here()
+
+    @classmethod
+    def new(cls, thing: T) -> Share[T]:
+        """The first part in a thing."""
+        return cls(_Pot(thing))
+
+    @classmethod
+    def of(cls, key: Hashable, make: Callable[[], T]) -> Share[T]:
+        """A part in the thing that is known by a key in this process; it is made if nobody holds it."""
+        full = (os.getpid(), key)
+        with _Pot.LOCK:
+            pot = _Pot.KNOWN.get(full)
+            if pot is None:
+                pot = _Pot.KNOWN[full] = _Pot(make(), full)
+            else:
+                pot.holders += 1
+            return cls(pot)
+
+    def again(self) -> Share[T]:
+        """A part for another holder."""
+        with _Pot.LOCK:
+            self._pot.holders += 1
+        return Share(self._pot)
+
+    def leave(self) -> None:
+        if self._finalizer.detach() is not None:
+            self._pot.leave()
+
+
+class _Pot(Generic[T]):
+    """The thing, and how many hold it."""
+
+    LOCK = threading.RLock()
+    KNOWN: ClassVar[dict[Any, _Pot[Any]]] = {}
+
+    def __init__(self, thing: T, key: Any = None) -> None:
+        self.thing = thing
+        self.holders = 1
+        self._key = key
+
+    def leave(self) -> None:
+        with self.LOCK:
+            self.holders -= 1
+            if self.holders:
+                return
+            self.KNOWN.pop(self._key, None)
+        self.thing.close()
+
+
+_LEFT: SimpleQueue[_Pot[Any]] = SimpleQueue()
+_SWEEPERS: list[int] = []
+"""The process that has a thread for what was forgotten."""
+
+
+def _sweep_here() -> None:
+    with _Pot.LOCK:
+        if os.getpid() in _SWEEPERS:
+            return
+        _SWEEPERS[:] = [os.getpid()]
+    threading.Thread(target=_sweep, name="envweave-sweeper", daemon=True).start()
+
+
+def _sweep() -> None:
+    while True:
+        try:
+            _LEFT.get().leave()
+        except Exception:  # noqa: S110  (nobody is left to be told)
+            pass

@@ -1,0 +1,33 @@
+"""What a run did, as an interactive Python would show it: two texts."""
+
+from __future__ import annotations
+
+from envweave.sandbox import ExecutionResult
+
+_AFTERWARDS = {
+    "restarted": "the interpreter had to be started anew: variables are lost, files are kept",
+    "rolled_back": "all is as it was before this code",
+    "ended": "the interpreter is gone",
+}
+
+
+def shown_output(result: ExecutionResult) -> str:
+    """What was printed, and the value of the last expression on a line of its own."""
+    if result.return_value is None:
+        return result.stdout
+    value = repr(result.return_value) if result.return_is_data else str(result.return_value)
+    gap = "" if not result.stdout or result.stdout.endswith("\n") else "\n"
+    return f"{result.stdout}{gap}{value}\n"
+
+
+def shown_error(result: ExecutionResult) -> str:
+    """What went to stderr, the traceback of what was raised, and what became of the interpreter."""
+    parts = [result.stderr]
+    if result.exception is not None:
+        parts.append(result.exception.traceback or str(result.exception))
+        if result.limit is not None:
+            parts.append(str(result.exception))
+    if result.state in _AFTERWARDS:
+        parts.append(_AFTERWARDS[result.state])
+    said = [part if part.endswith("\n") else f"{part}\n" for part in dict.fromkeys(parts) if part]
+    return "".join(said)

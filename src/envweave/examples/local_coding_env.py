@@ -1,0 +1,52 @@
+"""The coding environment on a server, driven by its typed client: code in, output and exit code out.
+
+python -m envweave.examples.local_coding_env                     # starts a server of its own
+python -m envweave.examples.local_coding_env --url http://…      # uses one that runs
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from envweave.envs.coding import CodeAction, CodingEnv
+from envweave.testing.serving import running_server
+
+STEPS = (
+    "print('Hello, World!')",
+    "numbers = [3, 1, 2]\nsorted(numbers)",
+    "numbers.append(10)\nprint(sum(numbers))",
+    "1 / 0",
+    "import os",
+)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description="Run code in the coding environment.")
+    parser.add_argument("--url", help="a server that runs already, e.g. http://localhost:8000")
+    url = parser.parse_args(arguments).url
+    if url:
+        run(url)
+    else:
+        with running_server("coding") as server:
+            run(server.url)
+    return 0
+
+
+def run(url: str) -> None:
+    print(f"the server is at {url}")
+    with CodingEnv(base_url=url) as env:
+        env.reset()
+        for code in STEPS:
+            result = env.step(CodeAction(code=code))
+            seen = result.observation
+            print(f"\n>>> {code}".replace("\n", "\n... ").replace("\n... >>>", "\n>>>"))
+            print(seen.stdout + seen.stderr, end="")
+            print(f"exit code {seen.exit_code}, reward {result.reward}")
+        branch = env.fork()
+        print("\na fork has the variables:", branch.step(CodeAction(code="print(numbers)")).observation.stdout, end="")
+        branch.close()
+        print(f"state: {env.state()}")
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

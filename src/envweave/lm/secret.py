@@ -1,0 +1,93 @@
+"""A token that is sent and never shown.
+
+Covered: `repr`, `vars`, pickle and copies; what an endpoint says in an error, also if it repeats the token whole, in
+part, in the other case or quoted for a URL; the log lines of the HTTP library.
+Not covered: a debugger, a memory dump, an endpoint that writes the token into the text of an answer.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextvars import ContextVar
+from itertools import groupby
+from typing import NoReturn
+from urllib.parse import quote
+
+from envweave.errors import UnsupportedError, UsageError
+
+SHORTEST_PIECE = 8
+"""So many characters of a token in a row are hidden too: a text may have been cut in the middle of it."""
+
+HIDDEN = "[token]"
+LOGGERS = ("httpx", *(f"httpcore.{part}" for part in ("connection", "http11", "http2", "proxy", "socks")))
+
+_LOWER = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}  # unlike str.lower, of the same length
+
+
+class Secret:
+    """The token of an endpoint; an empty one is no token. Raises `UsageError` for what no header can carry."""
+
+    __slots__ = ("__value",)
+
+    def __init__(self, value: str | None) -> None:
+        if value is not None and not isinstance(value, str):
+            raise UsageError(f"a token is a string, not {type(value).__name__}")
+        value = value or ""
+        if not (value.isascii() and value.isprintable()) or " " in value:
+            raise UsageError(
+                "the token has characters that no header can carry", "is there a newline or space at its end?"
+            )
+        self.__value = value
+
+    def __bool__(self) -> bool:
+        return bool(self.__value)
+
+    def __repr__(self) -> str:
+        return "Secret(hidden)" if self else "Secret(none)"
+
+    def __reduce__(self) -> NoReturn:
+        raise UnsupportedError("a token is not copied or pickled")
+
+    def headers(self) -> dict[str, str]:
+        """What goes with a request. The only way out."""
+        return {"authorization": f"Bearer {self.__value}"} if self else {}
+
+    def hide(self, text: str) -> str:
+        """The text without the token and without any longer piece of it."""
+        if not self:
+            return text
+        lowered, marks = text.translate(_LOWER), bytearray(len(text))
+        for form in (self.__value, quote(self.__value, safe="")):
+            _mark(lowered, form.translate(_LOWER), marks)
+        runs = groupby(zip(text, marks, strict=True), key=lambda pair: pair[1])
+        return "".join(HIDDEN if marked else "".join(letter for letter, _ in pairs) for marked, pairs in runs)
+
+
+def _mark(text: str, token: str, marks: bytearray) -> None:
+    """Mark the letters that belong to a piece of the token."""
+    size = min(len(token), SHORTEST_PIECE)
+    pieces = {token[start : start + size] for start in range(len(token) - size + 1)}
+    for start in range(len(text) - size + 1):
+        if text[start : start + size] in pieces:
+            marks[start : start + size] = b"\1" * size
+
+
+IN_USE: ContextVar[Secret | None] = ContextVar("envweave_secret_in_use", default=None)
+"""The token of the call that is being made here."""
+
+
+class _HidingFilter(logging.Filter):
+    """At DEBUG the HTTP library logs the headers of an answer, and they may repeat anything."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if secret := IN_USE.get():
+            record.msg, record.args = secret.hide(record.getMessage()), ()
+        return True
+
+
+def guard_logs() -> None:
+    """Hide the token of a call in what the HTTP library logs about it. Once is enough, more does no harm."""
+    for name in LOGGERS:
+        logger = logging.getLogger(name)
+        if not any(isinstance(one, _HidingFilter) for one in logger.filters):
+            logger.addFilter(_HidingFilter())

@@ -1,0 +1,49 @@
+"""Two metrics of code, each of them stated and visible."""
+
+import pytest
+
+import envweave as ew
+from envweave.rewards import CodeQualityTransform
+
+
+@pytest.mark.parametrize(
+    ("code", "success", "concise", "syntax"),
+    [
+        ("21 * 2", True, 0.1, 0.0),
+        ("x" * 100, True, 0.1, 0.0),
+        (f"\n  {'x' * 100}  \n".replace("\n  ", "\n"), True, 0.1, 0.0),
+        ("x" * 101, True, 0.0, 0.0),
+        ("1 / 0", False, 0.0, 0.0),
+        ("1 +", False, 0.0, -0.2),
+        ("1 + \0", False, 0.0, -0.2),
+        ("x = '\ud800'", False, 0.0, -0.2),
+        ("", True, 0.0, 0.0),
+        ("   ", True, 0.0, 0.0),
+        ("await f()", True, 0.1, 0.0),
+        ("x = '\\d'", True, 0.1, 0.0),
+    ],
+)
+def test_each_metric_stands_by_its_name(ran, code, success, concise, syntax):
+    seen = CodeQualityTransform()(ran(code=code, success=success))
+    assert seen.metadata["rewards"] == {"code_quality.concise": concise, "code_quality.syntax": syntax}
+    assert seen.reward == concise + syntax
+
+
+def test_the_bonuses_and_the_length_can_be_chosen(ran):
+    quality = CodeQualityTransform(concise_bonus=0.5, max_length_threshold=3, syntax_penalty=-1.0, name="form")
+    assert quality(ran(code="abc")).metadata["rewards"] == {"form.concise": 0.5, "form.syntax": 0.0}
+    assert quality(ran(code="abcd")).reward == 0.0
+    assert quality(ran(code="(", success=False)).reward == -1.0
+
+
+def test_without_code_or_without_a_result_there_is_no_score(ran):
+    for observation in (ew.Observation(), ew.Observation(metadata={"last_code": "1"})):
+        seen = CodeQualityTransform()(observation)
+        assert (seen.reward, seen.metadata["rewards"]) == (None, {"code_quality": None})
+        assert seen.metadata["error"]["hint"]
+
+
+def test_code_that_is_nested_too_deeply_has_a_reason(ran):
+    seen = CodeQualityTransform()(ran(code="-" * 100_000 + "1"))
+    assert seen.reward is None
+    assert "nested too deeply" in seen.metadata["error"]["message"]

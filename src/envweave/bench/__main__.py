@@ -1,6 +1,6 @@
 """Measure, print a table, write JSON.
 
-    python -m envweave.bench [--only all|core|wire|sandbox] [--rounds 5] [--out bench.json] [--image python:3.11-slim]
+    python -m envweave.bench [--only all|core|wire|sandbox|code] [--rounds 5] [--out bench.json] [--image NAME]
 
 Every figure that compares names its peer, which runs in the same minutes on the same machine: what counts is the
 ratio, not the microseconds.
@@ -19,7 +19,7 @@ from envweave.bench.figure import Figure, show
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="How fast envweave is, against its peers.")
-    parser.add_argument("--only", choices=("all", "core", "wire", "sandbox"), default="all")
+    parser.add_argument("--only", choices=("all", "core", "wire", "sandbox", "code"), default="all")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--out", type=Path, default=Path("bench.json"))
     parser.add_argument("--image", help="with Python, for sessions in a container; none is downloaded")
@@ -39,6 +39,10 @@ def main() -> None:
         from envweave.bench.sandbox import run as sandbox  # Linux
 
         figures += sandbox.measure(options.rounds, image=options.image)
+    if options.only in ("all", "code"):
+        from envweave.bench import code  # Linux
+
+        figures += code.measure(options.rounds)
     data["figures"] = [figure.to_data() for figure in figures]
     options.out.write_text(json.dumps(data, indent=2) + "\n")
     show(figures)

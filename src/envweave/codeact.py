@@ -1,21 +1,4 @@
 """The names of `envweave.envs.codeact`, where its users look for them."""
 
-from envweave.envs.codeact import (
-    CodeActEnvironment,
-    CodeAction,
-    CodeObservation,
-    CodeState,
-    ExecutionResult,
-    create_codeact_env,
-    create_mcp_environment,
-)
-
-__all__ = [
-    "CodeActEnvironment",
-    "CodeAction",
-    "CodeObservation",
-    "CodeState",
-    "ExecutionResult",
-    "create_codeact_env",
-    "create_mcp_environment",
-]
+from envweave.envs.codeact import *  # noqa: F403
+from envweave.envs.codeact import __all__  # noqa: F401

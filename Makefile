@@ -1,21 +1,24 @@
-# Everything happens in .venv, with uv where it is installed and plain pip where not.
+# Everything happens in .venv, with uv where it is installed and plain pip where not. The tests of MCP have .venv-mcp:
+# what openenv needs, which the other tests talk to, excludes mcp 2.
 
 PYTHON ?= python3
 BIN := .venv/bin
-INSTALL := $(shell command -v uv >/dev/null 2>&1 && echo "uv pip install --quiet --python $(BIN)/python" || echo "$(BIN)/python -m pip install --quiet --disable-pip-version-check")
+MCP := .venv-mcp/bin
+install = $(shell command -v uv >/dev/null 2>&1 && echo "uv pip install --quiet --python $(1)/python" || echo "$(1)/python -m pip install --quiet --disable-pip-version-check")
 
 .PHONY: help setup demo test check format bench clean
 
 help:  ## what there is
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 10
 
-setup: .venv/.dev  ## make .venv with all that development needs
+setup: .venv/.dev .venv-mcp/.dev  ## make .venv and .venv-mcp with all that development needs
 
 demo: .venv/.train  ## make an environment, drive it, train on it (half a minute, most of it the first install)
 	@$(BIN)/python -m envweave.examples.demo
 
-test: .venv/.dev  ## run the tests
-	$(BIN)/python -m pytest
+test: .venv/.dev .venv-mcp/.dev  ## run the tests
+	$(BIN)/python -m pytest --ignore=tests/mcp
+	$(MCP)/python -m pytest tests/mcp
 
 check: .venv/.dev  ## style, types, import directions
 	$(BIN)/ruff check src tests
@@ -30,20 +33,26 @@ format: .venv/.dev  ## let ruff write the style
 bench: .venv/.dev  ## measure against gymnasium, OpenEnv, smolagents and docker; writes bench.json
 	$(BIN)/python -m envweave.bench --out bench.json
 
-clean:  ## remove .venv and what tools leave behind
-	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+clean:  ## remove .venv, .venv-mcp and what tools leave behind
+	rm -rf .venv .venv-mcp build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 
-.venv/bin/python:
+.venv/bin/python .venv-mcp/bin/python: %/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "envweave needs Python 3.11 or newer, $(PYTHON) is older"; echo "hint: make PYTHON=python3.12 …"; exit 1; }
-	@echo "making .venv"
-	@if command -v uv >/dev/null 2>&1; then uv venv --quiet --python $(PYTHON) .venv; else $(PYTHON) -m venv .venv; fi
+	@echo "making $*"
+	@if command -v uv >/dev/null 2>&1; then uv venv --quiet --python $(PYTHON) $*; else $(PYTHON) -m venv $*; fi
 
 .venv/.train: pyproject.toml | .venv/bin/python
 	@echo "installing envweave and what its training examples need"
-	@$(INSTALL) -e '.[train]'
+	@$(call install,$(BIN)) -e '.[train]'
 	@touch $@
 
 .venv/.dev: pyproject.toml | .venv/bin/python
 	@echo "installing envweave and what its tests need"
-	@$(INSTALL) -e '.[dev]'
+	@$(call install,$(BIN)) -e '.[dev]'
 	@touch $@ .venv/.train
+
+.venv-mcp/.dev: pyproject.toml tests/mcp/package.json | .venv-mcp/bin/python
+	@echo "installing what the tests of MCP need, from npm too"
+	@$(call install,$(MCP)) -e '.[dev-mcp]'
+	@$(MCP)/python tests/mcp/peers.py || echo "npm has failed: tests that need its packages are skipped"
+	@touch $@

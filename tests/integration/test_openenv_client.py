@@ -36,6 +36,7 @@ def servers():
             "echo": stack.enter_context(running_server("echo")),
             "lineworld": stack.enter_context(running_server("lineworld")),
             "trouble": stack.enter_context(running_server("pkg://trouble:TroubleEnvironment", cwd=SCRIPTS)),
+            "workshop": stack.enter_context(running_server("pkg://workshop:WorkshopEnvironment", cwd=SCRIPTS)),
             "full": stack.enter_context(running_server("echo", "--max-sessions", "1")),
         }
 
@@ -60,7 +61,7 @@ def seen(request, servers):
     path = request.getfixturevalue("frozen") if request.param == "0.3" else None
     parts = [f"{part}={servers[name].url}" for name, parts in PARTS.items() for part in parts]
     if request.param == "0.10":
-        parts.append(f"tools={servers['echo'].url}")
+        parts += [f"tools={servers['echo'].url}", f"workshop={servers['workshop'].url}"]
     return play(*parts, path=path)
 
 
@@ -149,7 +150,7 @@ def test_a_tool_client_makes_its_session_over_http_and_plays_it_over_the_websock
     found = seen["tools"]
     assert found["steps"] == 0
     assert found["listed"] == []
-    assert "Environment does not support MCP" in found["called"]
+    assert "no tool named 'echo'" in found["called"]
 
 
 @pytest.mark.parametrize("seen", ["0.10"], indirect=True)
@@ -157,3 +158,30 @@ def test_a_tool_client_that_hangs_up_keeps_its_session_until_it_closes_it(seen):
     found = seen["tools"]
     assert found["closed"]["result"] == {"session_id": found["session"], "closed": True}
     assert found["again"]["error"]["code"] == -32602
+
+
+@pytest.mark.parametrize("seen", ["0.10"], indirect=True)
+def test_a_tool_client_lists_the_tools_of_an_environment(seen):
+    collect, words, _ = seen["workshop"]["listed"]
+    assert collect["name"] == "collect"
+    assert collect["description"] == "Collect a word."
+    assert collect["input_schema"]["properties"] == {"word": {"type": "string", "description": "Any word."}}
+    assert words["name"] == "words"
+
+
+@pytest.mark.parametrize("seen", ["0.10"], indirect=True)
+def test_a_tool_client_calls_tools_in_a_session_of_its_own(seen):
+    found = seen["workshop"]
+    assert found["called"][:3] == [1, 2, 1]
+    assert found["called"][3] == {"words": ["a", "é"]}
+    assert found["over_socket"]["result"]["data"] == {"words": ["a", "é"]}
+    assert found["over_socket"]["result"]["structured_content"] == {"words": ["a", "é"]}
+    assert found["steps"] == 0, "a tool call is no step"
+
+
+@pytest.mark.parametrize("seen", ["0.10"], indirect=True)
+def test_a_tool_client_is_told_what_went_wrong(seen):
+    wrong = seen["workshop"]["wrong"]
+    assert "no tool named 'nothing'" in wrong["unknown"]
+    assert "collect: word: field required" in wrong["missing"]
+    assert "fail: ValueError: no luck" in wrong["failing"]

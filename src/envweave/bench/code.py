@@ -9,9 +9,9 @@ from rich.progress import track
 
 from envweave.bench.figure import Figure
 from envweave.bench.sandbox.timing import CONSOLE, PAUSE, Timed, in_turns, left_out, timed
+from envweave.bench.wire.servers import envweave_server
 from envweave.envs.codeact import CodeAction, create_codeact_env
 from envweave.envs.repl import REPLEnv
-from envweave.testing.serving import running_server
 
 LONG = 100_000_000
 """Characters, and bytes: 100 MB of a context."""
@@ -47,7 +47,7 @@ def _context(rounds: int) -> list[Figure]:
 
 def _remote_context(rounds: int) -> list[Figure]:
     text = "x" * LONG
-    with running_server("repl") as server, REPLEnv(base_url=server.url) as env:
+    with envweave_server("repl") as server, REPLEnv(base_url=server.url) as env:
         loads = in_turns(min(rounds, 3), [partial(_load, env, text)])[0]
     return [
         Figure(

@@ -40,20 +40,21 @@ def create_app(
     """
     if max_concurrent_envs is not None:
         settings.setdefault("max_sessions", max_concurrent_envs)
-    chosen = Settings.chosen(settings)
     offer = Offer.of(env, action_type, observation_type, state_type or state_cls, env_name)
+    chosen = Settings.chosen(offer.preferred(settings))
     sessions = Sessions(offer, chosen, Metrics())
+    routes = Routes(sessions)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         sessions.start()
         yield
+        await routes.streamable.stop()
         await sessions.stop()
 
     app = FastAPI(title=f"envweave: {sessions.offer.name}", lifespan=lifespan)
     app.state.sessions = sessions
     app.openapi = partial(description, offer, chosen)  # type: ignore[method-assign]
-    routes = Routes(sessions)
     routes.add_to(app)
     _add_descriptions(app, sessions)
     app.add_middleware(Door, settings=chosen, stream=Stream(sessions), shortcuts=routes.shortcuts)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import replace
 from enum import Enum
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from envweave.core.flows import Flow, Flows, Snapshot
@@ -12,6 +14,7 @@ from envweave.core.jsonable import to_json
 from envweave.core.local import LocalEnv
 from envweave.core.referee import BUSY, RUNNING, WAITING
 from envweave.errors import (
+    EnvError,
     EnvWeaveError,
     NotJSONableError,
     ProtocolError,
@@ -19,6 +22,9 @@ from envweave.errors import (
 )
 from envweave.multiagent.referee import TeamReferee
 from envweave.requests import EpisodeEnd, Request
+from envweave.tools.error import ToolError
+from envweave.tools.output import is_wrapped
+from envweave.tools.registry import ToolRegistry, registry_of
 from envweave.wire.codec import encode
 from envweave.wire.faults import fault_to_data
 from envweave.wire.protocol import ERROR, RESULT
@@ -79,6 +85,8 @@ class Host:
         self._debug = debug
         self._told: tuple[Request, ...] | None = None
         """The requests of the last extended result."""
+        self._tools_told: tuple[Any, ToolRegistry] | None = None
+        """What the environment last gave as its tools, and what that is."""
 
     def handling(self, call: str, data: Any, form: Form) -> Flow[Reply]:
         """The way of one call."""
@@ -154,6 +162,36 @@ class Host:
         farewell = (yield from self.flows.closing()) if self._owned else self.flows.referee.close()
         return "closed", encode({"requests": _written_ends(farewell)})
 
+    # Tools. A tool that fails is a result like any other: the session lives, and so does the episode.
+
+    def _tools(self, data: Any, form: Form) -> Flow[tuple[str, bytes]]:
+        return "tools", encode({"tools": (yield from self._toolbox()).schemas()})
+
+    def _call_tool(self, data: Any, form: Form) -> Flow[tuple[str, bytes]]:
+        given, toolbox = _mapping(data), (yield from self._toolbox())
+        try:
+            tool = toolbox.find(given.get("name"))
+            call = partial(toolbox.call, tool.name) if isinstance(self.flows, LocalEnv) else tool.wait
+            value = yield from self.flows.using(partial(call, given.get("arguments") or {}))
+            data = {
+                "value": to_json(value, where=f"the result of {tool.name}"),
+                "wrapped": is_wrapped(tool.output_schema),
+            }
+            return "tool_result", encode(data)
+        except (ToolError, NotJSONableError) as error:
+            message = str(error).encode(errors="backslashreplace").decode()
+            return "tool_result", encode({"error": {"kind": getattr(error, "kind", "failed"), "message": message}})
+
+    def _toolbox(self) -> Flow[ToolRegistry]:
+        """The environment's tools. A list of functions is read anew only when it has changed."""
+        told = yield from self.flows.tooling()
+        if self._tools_told is None or self._tools_told[0] != told:
+            try:
+                self._tools_told = copy(told) if isinstance(told, list | dict) else told, registry_of(told)
+            except UsageError as error:
+                raise EnvError(f"the tools of {self.flows.id} cannot be used: {error.message}", error.hint) from error
+        return self._tools_told[1]
+
     # Snapshots stay on this side; a client holds their names.
 
     def _snapshot(self, data: Any, form: Form) -> Flow[tuple[str, bytes]]:
@@ -215,5 +253,7 @@ _CALLS: dict[str, Callable[[Host, Any, Form], Flow[tuple[str, bytes]]]] = {
     "snapshot": Host._snapshot,
     "restore": Host._restore,
     "fork": Host._fork,
+    "tools": Host._tools,
+    "call_tool": Host._call_tool,
     "close": Host._close,
 }

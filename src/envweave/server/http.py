@@ -8,6 +8,7 @@ from typing import Any
 
 from fastapi import FastAPI, Request, Response
 from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from envweave.errors import (
     BusyError,
@@ -17,14 +18,16 @@ from envweave.errors import (
     ProtocolError,
     ResetNeededError,
     SessionLostError,
+    UnavailableError,
     UsageError,
 )
 from envweave.server.auth import http_fault
 from envweave.server.host import Form, Reply
-from envweave.server.mcp import answer_text
+from envweave.server.mcp import JsonRpc
 from envweave.server.reading import read_opening
 from envweave.server.session import Session, give
 from envweave.server.sessions import Sessions
+from envweave.server.streamable import Streamable, speaks_mcp
 from envweave.wire.codec import decode, encode
 from envweave.wire.faults import fault_from_data
 from envweave.wire.protocol import CALL_HEADER, ERROR, SESSION_HEADER
@@ -52,6 +55,8 @@ class Routes:
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
+        self._json_rpc = JsonRpc(sessions)
+        self.streamable = Streamable(sessions)
         self.shortcuts: dict[tuple[str, str], Endpoint] = {}
         """By method and path, for whoever wants to call an endpoint without the layers of a web framework."""
 
@@ -145,7 +150,27 @@ class Routes:
         return answered(await self._sessions.close(session))
 
     async def mcp(self, request: Request) -> Response:
-        return Response(await answer_text(self._sessions, await self._body(request)), media_type=_JSON)
+        """Two kinds of client come here, told apart by their headers; see `envweave.server.streamable`."""
+        note = ""
+        if speaks_mcp(request):
+            try:
+                return Handed(self.streamable.app())
+            except UnavailableError as error:
+                note = f"; for MCP itself: {error.message}, {error.hint}"
+        body = await self._body(request)
+        answer = await self._json_rpc.answer_text(body, request.headers.get(SESSION_HEADER), note)
+        return Response(answer, media_type=_JSON)
+
+
+class Handed(Response):
+    """The response is another application's business, all of it."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        super().__init__()
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._app(scope, receive, send)
 
 
 class TooLarge(Exception):  # noqa: N818  (what is sent is the reason)

@@ -15,6 +15,7 @@ from envweave.core.spec import EnvSpec
 from envweave.core.typed import EnvTypes, types_of
 from envweave.errors import UnsupportedError, UsageError
 from envweave.multiagent.referee import has_agents
+from envweave.server.settings import Settings
 from envweave.types import State
 
 ANYTHING: dict[str, Any] = {}
@@ -94,6 +95,14 @@ class Offer:
     def single_thread(self) -> bool | None:
         """OpenEnv's way to say that all calls must come from one thread. None if no environment was seen yet."""
         return None if self._sample is None else bool(getattr(self._sample, "REQUIRES_SINGLE_THREAD_EXECUTOR", False))
+
+    def preferred(self, settings: dict[str, Any]) -> dict[str, Any]:
+        """The settings, with room for messages as long as the environment expects them, unless they say otherwise."""
+        wanted = int(getattr(self._class, "MESSAGE_BYTES", 0))
+        if settings.get("max_message_bytes") is not None or wanted <= Settings.max_message_bytes:
+            return {name: value for name, value in settings.items() if name != "max_message_bytes" or value is not None}
+        frames = max(wanted, settings.get("max_frame_bytes", Settings.max_frame_bytes))
+        return {**settings, "max_message_bytes": wanted, "max_frame_bytes": frames}
 
     def may_have(self, member: str) -> bool:
         """Whether the environment has an optional member, as far as that can be told."""

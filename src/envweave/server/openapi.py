@@ -43,7 +43,7 @@ ROUTES = (
     Route("/fork", "post", "fork", "A second session at the same point", "Forked", "snapshot", statuses=_STEPPING),
     Route("/sessions", "post", "open", "Open a session", "Opened", statuses=(409, 422, 500, 503), has_session=False),
     Route("/sessions/{session_id}", "delete", "close", "Close a session", "Closed", "", False, (404, 500), False),
-    Route("/mcp", "post", "mcp", "JSON-RPC for OpenEnv's tool clients", "Anything", has_session=False),
+    Route("/mcp", "post", "mcp", "The environment's tools, over MCP or OpenEnv's JSON-RPC", "Anything"),
     Route("/health", "get", "health", "Whether the server runs; needs no token", "Health", has_session=False),
     Route("/metadata", "get", "metadata", "What is served", "Metadata", has_session=False),
     Route("/schema", "get", "schema", "The JSON Schemas of actions, observations, state", "Schemas", has_session=False),
@@ -103,7 +103,7 @@ def _operation(route: Route, body: Schema | None, settings: Settings) -> Schema:
     if body is not None:
         found["requestBody"] = {"required": route.needs_body, "content": {"application/json": {"schema": body}}}
     if route.has_session:
-        found["parameters"] = _HEADERS
+        found["parameters"] = _HEADERS[:1] if route.name == "mcp" else _HEADERS
     elif "{session_id}" in route.path:
         found["parameters"] = [{"name": "session_id", "in": "path", "required": True, "schema": {"type": "string"}}]
     return found

@@ -96,9 +96,9 @@ class PlainStream:
                 await self._close()
                 return
             if kind == "mcp":
-                from envweave.server import mcp  # few clients use it
+                from envweave.server.mcp import JsonRpc  # few clients use it
 
-                await self._reply(Reply("mcp", await mcp.answer(self._sessions, data)))
+                await self._reply(Reply("mcp", await JsonRpc(self._sessions).answer(data, session.id)))
                 continue
             answer = self._loop.create_future()
             session.call(kind, data, Form.OPENENV, partial(give, answer))

@@ -23,6 +23,9 @@ log = logging.getLogger(__name__)
 
 Receiver = Callable[[Reply], None]
 
+TOOL_CALLS = frozenset({"tools", "call_tool"})
+"""They come from beside the one who plays, have no numbers, and the first of them may begin an episode."""
+
 BRISK = 0.05
 """Seconds; a client that steps more often is worth the short way."""
 
@@ -110,13 +113,20 @@ class Session:
     ) -> None:
         """Run a call. A number that was used already gives the answer of that call and runs nothing.
 
-        `work` is what to do where the call takes more than the environment can do alone.
+        `work` is what to do where the call takes more than the environment can do alone. Calls of tools wait for their
+        turn, and others wait for them: who calls tools is not who plays, and neither knows of the other.
         """
         if number is not None and number == self.last_id == self._number:
             self._again(receiver)
             return
+        if self.began is not None and not self.closed and (name in TOOL_CALLS or self._call in TOOL_CALLS):
+            self._wait_turn(lambda _: self.call(name, data, form, receiver, number, work))
+            return
         refusal = self._refusal(number)
         if refusal is None and not self._acquire():  # the express came first
+            if name in TOOL_CALLS:
+                self._loop.call_soon(partial(self.call, name, data, form, receiver))
+                return
             refusal = self._busy()
         elif refusal is None and not self._is_next(number):  # and has even finished
             self._idle.append(None)
@@ -141,7 +151,9 @@ class Session:
         """A call starts; gives the turn by which its answer is known from a late one."""
         if number is not None:
             self.last_id = number
-        self._number, self._call, self._last = number, name, None
+        if name not in TOOL_CALLS:  # in between, the answer of a numbered call is still there to be asked for again
+            self._number, self._last = number, None
+        self._call = name
         now = monotonic()
         self._pause, self.touched, self.began = now - self.touched, now, now
         self._turn += 1
@@ -205,6 +217,13 @@ class Session:
         else:
             self._receivers.append(receiver)
 
+    def _wait_turn(self, receiver: Receiver) -> None:
+        """Have the reply of the call that runs, which may be the express's, and have ended meanwhile."""
+        self._receivers.append(receiver)
+        last = self._last
+        if self.began is None and last is not None:
+            self._deliver(last)
+
     def _again(self, receiver: Receiver) -> None:
         self.touched = monotonic()
         if self._last is not None:
@@ -265,10 +284,12 @@ class Session:
     def _settle(self, reply: Reply) -> None:
         """The call has ended."""
         self._metrics.called(self._call, monotonic() - (self.began or 0.0), reply.code)
-        if self._call == "reset" and reply.type != ERROR:
+        is_tool = self._call in TOOL_CALLS
+        if reply.type != ERROR and (self._call == "reset" or (is_tool and reply.episode != self._episode)):
             self.episodes += 1
         self._episode = reply.episode
-        self._last = reply
+        if not is_tool:
+            self._last = reply
         self.began = None
         self._idle.append(None)
 

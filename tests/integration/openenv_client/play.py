@@ -169,6 +169,38 @@ def tools(url):
     return asyncio.run(play())
 
 
+def workshop(url):
+    """The same with an environment that has tools; the session is the client's own, by HTTP and by WebSocket."""
+    from openenv.core.mcp_client import MCPToolClient
+
+    async def play():
+        async with MCPToolClient(base_url=url) as client, MCPToolClient(base_url=url) as other:
+            await client.reset()
+            await other.reset()
+            listed = [tool.model_dump() for tool in await client.list_tools()]
+            called = [await client.call_tool("collect", word=word) for word in ("a", "é")]
+            called.append(await other.call_tool("collect", word="theirs"))
+            called.append(await client.call_tool("words"))
+            wrong = {
+                "unknown": await _complaint(client.call_tool("nothing")),
+                "missing": await _complaint(client.call_tool("collect")),
+                "failing": await _complaint(client.call_tool("fail")),
+            }
+            over_socket = await client._send_and_receive(
+                {
+                    "type": "mcp",
+                    "data": {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "words"}},
+                }
+            )
+            state = await client.state()
+            return {
+                "listed": listed, "called": called, "wrong": wrong, "over_socket": over_socket["data"],
+                "steps": state.step_count,
+            }  # fmt: skip
+
+    return asyncio.run(play())
+
+
 async def _complaint(call):
     try:
         return await call

@@ -176,8 +176,11 @@ def test_an_instance_is_closed_with_the_server_and_not_before():
         ('{"method":"tools/list"}', -32600),
         ('{"jsonrpc":"2.0","method":1}', -32600),
         ('{"jsonrpc":"2.0","method":"initialize","id":1}', -32601),
-        ('{"jsonrpc":"2.0","method":"tools/list","id":1}', -32603),
-        ('{"jsonrpc":"2.0","method":"tools/call","id":1,"params":{"session_id":"x"}}', -32602),
+        ('{"jsonrpc":"2.0","method":"tools/call","id":1,"params":{"name":"x"}}', -32603),
+        ('{"jsonrpc":"2.0","method":"tools/call","id":1,"params":{}}', -32602),
+        ('{"jsonrpc":"2.0","method":"tools/call","id":1,"params":{"name":"x","arguments":[]}}', -32602),
+        ('{"jsonrpc":"2.0","method":"tools/call","id":1,"params":{"name":"x","session_id":"x"}}', -32602),
+        ('{"jsonrpc":"2.0","method":"tools/list","id":1,"params":{"session_id":"x"}}', -32602),
         ('{"jsonrpc":"2.0","method":"openenv/session/close","id":1}', -32602),
     ],
 )

@@ -18,7 +18,6 @@ from envweave.tools.mcp.servers import Server
 _PROBE = 5.0
 """Seconds within which a server that did not answer a call must answer something else, or be given up."""
 
-
 _ENDED = ("Connection closed", "Session terminated")
 """What the package says when a pipe has broken, or when a server that was started anew does not know us. The code of
 the first is also used by servers for errors of their own."""
@@ -33,7 +32,8 @@ class Connection:
         self._connect_timeout = connect_timeout
         self._call_timeout = call_timeout
         self._link: Link | None = None
-        self._opening = asyncio.Lock()
+        self._mode = "auto"
+        self._opening: asyncio.Task[Link] | None = None
         self._probing: asyncio.Task[None] | None = None
         self._lost = False
         self._closed = False
@@ -52,9 +52,9 @@ class Connection:
             await asyncio.wait({task, link.gone}, timeout=self._call_timeout, return_when=asyncio.FIRST_COMPLETED)
             if link.gone.done() and not task.done():
                 await asyncio.wait({task}, timeout=1.0)  # the answer may have come just before the end
-            if task.done():
+            if task.done() and not task.cancelled():
                 return task.result()
-            if link.gone.done():
+            if link.gone.done() or task.done():
                 raise self._gone(tool, link)
             self._doubt(link)
             if link.garbage > garbage:
@@ -70,8 +70,10 @@ class Connection:
     async def close(self) -> None:
         """Disconnect for good."""
         self._closed = True
-        if self._probing is not None:
-            self._probing.cancel()
+        for task in (self._probing, self._opening):
+            if task is not None and not task.done():
+                task.cancel()
+                await asyncio.wait({task})
         link, self._link = self._link, None
         if link is not None:
             await link.leave()
@@ -82,23 +84,36 @@ class Connection:
             raise UsageError("MCP servers cannot be used in a forked process", "connect there")
         if self._probing is not None:
             await asyncio.wait({self._probing})
-        async with self._opening:
-            if self._closed:
-                raise ClosedError(f"the MCP server {self.server.name!r} is disconnected")
-            link = self._link
-            if link is not None and not link.gone.done():
-                return link
-            if link is not None:
-                self._lost = True
-                self._link = None
-                await link.leave()
-            try:
-                self._link = await Link.open(self.server, self._connect_timeout)
-            except Exception as error:  # of the mcp package, of the system, of the server
-                raise self._error(tool, "server_gone", self._unreached(error)) from None
+        if self._closed:
+            raise ClosedError(f"the MCP server {self.server.name!r} is disconnected")
+        if self._link is not None and not self._link.gone.done():
             return self._link
+        if self._opening is None or self._opening.done():  # all who wait share one attempt, and what comes of it
+            self._opening = asyncio.ensure_future(self._reopen())
+        opening = self._opening
+        await asyncio.wait({opening})
+        if opening.cancelled():
+            raise ClosedError(f"the MCP server {self.server.name!r} is disconnected")
+        error = opening.exception()
+        if error is not None:  # of the mcp package, of the system, of the server
+            raise self._error(tool, "server_gone", self._unreached(error))
+        return opening.result()
 
-    def _unreached(self, error: Exception) -> str:
+    async def _reopen(self) -> Link:
+        last, self._link = self._link, None
+        if last is not None:
+            self._lost = True
+            await last.leave()
+        try:
+            self._link = await Link.open(self.server, self._connect_timeout, self._mode)
+        except (EOFError, MCPError):
+            if not self.server.command or self._mode != "auto":
+                raise
+            self._link = await Link.open(self.server, self._connect_timeout, "legacy")
+            self._mode = "legacy"  # some leave when the first question is one that they do not know
+        return self._link
+
+    def _unreached(self, error: BaseException) -> str:
         is_process = bool(self.server.command)
         head = "the server is gone, and cannot be" if self._lost else "the server cannot be"
         how = f"{head} {'started' if is_process else 'reached'}{' again' if self._lost else ''}"
@@ -138,7 +153,7 @@ class Connection:
 
 
 def _told(error: BaseException) -> str:
-    if isinstance(error, MCPError | ConnectionError):
+    if isinstance(error, MCPError | EOFError):
         text = str(error)
     else:
         text = explain(error) if isinstance(error, ValueError) else describe(error)

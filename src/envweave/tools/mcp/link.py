@@ -7,9 +7,8 @@ else. Calls come from other tasks of the same loop.
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import Any
 
 import anyio
@@ -20,19 +19,23 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp_types import CallToolResult, Tool
 
 from envweave.tools.mcp.servers import Server
+from envweave.tools.mcp.tail import Tail
 
 _LARGEST = 64 * 2**20
 """Bytes of one event of a server, which may be a picture."""
 _PAGES = 100
 _LEAVES_WITHIN = 10.0
 """Seconds; a process that does not end by itself when its input is closed is killed before that."""
+_TOLD_WITHIN = 2.0
+"""Seconds for a web server to hear that its session is over."""
 
 
 class Link:
     """Opened by `open`, ended by `leave`, or by the server: then `gone` is done."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Server, mode: str) -> None:
         self._server = server
+        self._mode = mode
         self._leave = asyncio.Event()
         self._scope = anyio.CancelScope()
         self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -46,20 +49,26 @@ class Link:
         self._owner: asyncio.Task[None]
 
     @classmethod
-    async def open(cls, server: Server, timeout: float) -> Link:
-        """Connect and ask for the tools. Raises whatever was in the way, `TimeoutError` included."""
-        link = cls(server)
+    async def open(cls, server: Server, timeout: float, mode: str) -> Link:
+        """Connect and ask for the tools; `mode` is how to agree on a version of the protocol.
+
+        Raises whatever was in the way: `TimeoutError`, `EOFError` with the last words of a process that has left.
+        """
+        link = cls(server, mode)
         link._owner = asyncio.create_task(link._own())
-        await asyncio.wait({link._ready, link._owner}, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+        try:
+            await asyncio.wait({link._ready, link._owner}, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            late = not link._owner.done()
+            if not link._ready.done():
+                await link.leave()
         if link._ready.done():
             return link
-        late = not link._owner.done()
-        await link.leave()
         if late:
             raise TimeoutError
         if link.last_words():
-            raise ConnectionError(link.last_words())
-        raise link.failure if isinstance(link.failure, Exception) else ConnectionError("it has ended")
+            raise EOFError(link.last_words())
+        raise link.failure if isinstance(link.failure, Exception) else EOFError("it has ended")
 
     def last_words(self) -> str:
         """The last line that the process has written to its standard error."""
@@ -77,14 +86,18 @@ class Link:
         self._leave.set()
         if not self._ready.done():
             self._scope.cancel()
-        await asyncio.wait({self._owner}, timeout=_LEAVES_WITHIN)
+        await asyncio.wait({self._owner}, timeout=_TOLD_WITHIN if self._server.url else _LEAVES_WITHIN)
+        if not self._owner.done():
+            self._scope.cancel()
+            await asyncio.wait({self._owner}, timeout=_TOLD_WITHIN)
         self.set_gone()
         self.errors.close()
 
     async def _own(self) -> None:
         try:
             with self._scope:
-                async with Client(self._transport(), message_handler=self._hear, cache=None) as self._client:
+                options = {"mode": self._mode, "message_handler": self._hear, "cache": None}
+                async with Client(self._transport(), **options) as self._client:
                     self.tools = await self._listed()
                     self._ready.set_result(None)
                     await self._leave.wait()
@@ -164,48 +177,6 @@ class Watched:
 
     async def __aexit__(self, *error: Any) -> Any:
         return await self._stream.__aexit__(*error)
-
-
-class Tail:
-    """The end of what a process has written to its standard error."""
-
-    MOST = 4096
-
-    def __init__(self) -> None:
-        self._text = b""
-        self._reader = -1
-        self._loop = asyncio.get_running_loop()
-
-    def writer(self) -> Any:
-        """A file for the process to write to."""
-        self._reader, writer = os.pipe()
-        os.set_blocking(self._reader, False)
-        self._loop.add_reader(self._reader, self._read)
-        return os.fdopen(writer, "w")
-
-    def _read(self) -> None:
-        data = b""
-        with suppress(BlockingIOError):
-            data = os.read(self._reader, 2**16)
-            if not data:
-                self._stop()
-        self._text = (self._text + data)[-self.MOST :]
-
-    @property
-    def text(self) -> str:
-        return self._text.decode(errors="replace").strip()
-
-    def _stop(self) -> None:
-        if self._reader >= 0:
-            self._loop.remove_reader(self._reader)
-            os.close(self._reader)
-            self._reader = -1
-
-    def close(self) -> None:
-        """Take what is there, and no more."""
-        if self._reader >= 0:
-            self._read()
-        self._stop()
 
 
 def _first(error: BaseException) -> BaseException:

@@ -1,0 +1,89 @@
+import importlib.metadata
+
+import pytest
+
+from envweave.errors import UnavailableError, UsageError
+from envweave.tools.mcp import connect_mcp
+from envweave.tools.mcp.servers import read_servers
+
+STDIO = {"command": "node", "args": ["server.js"], "env": {"TOKEN": "s3cret-value"}, "cwd": "/somewhere"}
+HTTP = {
+    "url": "https://me:s3cret-word@example.org/mcp?key=s3cret-key",
+    "headers": {"Authorization": "Bearer s3cret-value"},
+}
+
+
+def test_servers_come_by_name_as_in_the_configuration_of_mcp_clients():
+    for given in ({"a": STDIO, "b": HTTP}, {"mcpServers": {"a": STDIO, "b": HTTP}}, [{"a": STDIO}, {"b": HTTP}]):
+        first, second = read_servers(given)
+        assert (first.name, first.command, first.args, first.cwd) == ("a", "node", ("server.js",), "/somewhere")
+        assert (second.name, second.url) == ("b", HTTP["url"])
+
+
+def test_one_alone_is_called_by_what_it_is():
+    assert [server.name for server in read_servers(["http://example.org/mcp", STDIO])] == ["example.org", "node"]
+    assert read_servers("http://localhost:80/mcp")[0].name == "localhost"
+
+
+def test_one_that_is_disabled_is_left_out():
+    assert read_servers({"a": {**STDIO, "disabled": True}}) == []
+
+
+@pytest.mark.parametrize(
+    ("servers", "problem"),
+    [
+        (3, "servers are a int"),
+        ({"a": 3}, "the MCP server a is a int"),
+        ({"a": {}}, "the MCP server 'a' needs a `command` or a `url`"),
+        ({"a": {**STDIO, **HTTP}}, "the MCP server 'a' needs a `command` or a `url`"),
+        ({"a": {"command": "x", "arg": []}}, "the MCP server 'a' has no 'arg'"),
+        ({"a": {"command": "x", "headers": {}}}, "the MCP server 'a' has no 'headers'"),
+        ({"a": {"command": "x", "args": "y"}}, "`args` of the MCP server 'a' is a str"),
+        ({"a": {"command": "x", "args": [1]}}, "`args` of the MCP server 'a' are not all text"),
+        ({"a": {"command": "x", "env": {"A": 1}}}, "`env` of the MCP server 'a' are not all text"),
+        ({"a": {"url": "http://x", "type": "sse"}}, "the MCP server 'a' is of the type 'sse'"),
+        ({"a": {"url": "http://x", "type": "stdio"}}, "the MCP server 'a' is of the type 'stdio'"),
+        ("example.org", "the URL of the MCP server 'server1' is neither http nor https"),
+        (["http://x/1", "http://x/2"], "two MCP servers are called 'x'"),
+    ],
+)
+def test_what_is_wrong_is_said_without_values(servers, problem):
+    with pytest.raises(UsageError) as caught:
+        read_servers(servers)
+    assert caught.value.message.startswith(problem)
+    assert "s3cret" not in str(caught.value)
+
+
+def test_no_secret_is_shown_nor_left_in_a_text():
+    for server in read_servers({"a": STDIO, "b": HTTP}):
+        assert "s3cret" not in repr(server)
+    words = "s3cret-value, s3cret-word and s3cret-key"
+    stdio, http = read_servers({"a": STDIO, "b": HTTP})
+    assert stdio.censored(words) == "***, s3cret-word and s3cret-key"
+    assert http.censored(f"Bearer {words}") == "***, *** and ***"
+
+
+@pytest.mark.parametrize("timeouts", [{"call_timeout": 0}, {"connect_timeout": -1.0}, {"call_timeout": None}])
+def test_a_timeout_is_a_positive_number(timeouts):
+    with pytest.raises(UsageError, match="_timeout is"):
+        connect_mcp({}, **timeouts)
+
+
+@pytest.mark.parametrize(
+    ("version", "message"),
+    [
+        ("1.30.0", "mcp 1.30.0 is installed, and 2.3 is needed"),
+        ("2.2.9", "mcp 2.2.9 is installed"),
+        (None, "'mcp' is not installed"),
+    ],
+)
+def test_without_the_package_or_with_an_old_one_it_says_what_to_install(monkeypatch, version, message):
+    def found(name):
+        if version is None:
+            raise importlib.metadata.PackageNotFoundError(name)
+        return version
+
+    monkeypatch.setattr("envweave.tools.mcp.needed.version", found)
+    with pytest.raises(UnavailableError, match=message) as caught:
+        connect_mcp({})
+    assert caught.value.hint == "pip install 'envweave[mcp]'"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from math import ceil, floor
 from random import Random
 from typing import Any
@@ -38,11 +39,11 @@ class _Draw:
                 target = target[part]
             return self.value(target, depth + 1)
         if schema.get("examples"):  # what the author says is worth trying
-            return self._random.choice(schema["examples"])
+            return deepcopy(self._random.choice(schema["examples"]))
         if "const" in schema:
-            return schema["const"]
+            return deepcopy(schema["const"])
         if "enum" in schema:
-            return self._random.choice(schema["enum"])
+            return deepcopy(self._random.choice(schema["enum"]))
         for choices in (schema.get("anyOf"), schema.get("oneOf")):
             if choices:
                 plain = [one for one in choices if one.get("type") not in ("array", "object") and "$ref" not in one]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -51,9 +51,13 @@ def scored(transform: Transform | None, observation: ObsT) -> ObsT:
     if transform is None:
         return observation
     try:
-        return transform(observation)  # type: ignore[no-any-return]
+        found: ObsT = transform(observation)
+        if isinstance(found, Mapping) or hasattr(found, "reward"):
+            return found
+        reason = EnvError(f"transform returned {found!r:.80}", "let it return the observation").to_data()
     except Exception as error:  # as above
-        return replace(observation, reward=None, metadata={**observation.metadata, "error": _reason(error)})
+        reason = _reason(error)
+    return replace(observation, reward=None, metadata={**observation.metadata, "error": reason})
 
 
 def _reason(error: Exception) -> dict[str, str]:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self, TypeVar
 
 from envweave.core.environment import Environment
 from envweave.envs.interpreter import Interpreter, Parked
+from envweave.sandbox import ExecutionResult
 
 EXAMPLES = ("x = random.random()", "print(x)", "x * 2", "[len(word) for word in 'a bc def'.split()]", "1 / 0", "def")
 """Code that a random policy tries."""
@@ -43,6 +44,13 @@ class CodeEnvironment(Environment[ActT, ObsT]):
     def _functions(self) -> dict[str, Callable[..., Any]]:
         """The functions on this side that the code calls by name."""
         return {}
+
+    def _ran(self, code: str) -> ExecutionResult:
+        """Run the code of a step, and count it in an episode that counts."""
+        result = self._python.run(code)
+        count = self._episode.step_count + 1
+        self._episode = replace(self._episode, step_count=count, last_exit_code=result.exit_code)
+        return result
 
     def snapshot(self) -> Moment:
         return Moment(self._python.snapshot(), self._episode)

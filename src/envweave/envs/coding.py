@@ -11,6 +11,7 @@ from envweave.core.transform import scored
 from envweave.envs.code import EXAMPLES, CodeEnvironment
 from envweave.envs.interpreter import MODULES, Furniture, Interpreter
 from envweave.envs.transcript import shown_error, shown_output
+from envweave.errors import UsageError
 from envweave.rewards import create_safe_env_transform
 from envweave.sandbox import Limits
 from envweave.types import Action, Observation, State
@@ -57,8 +58,11 @@ class CodingEnvironment(CodeEnvironment[CodeAction, CodeObservation]):
         limits: Limits | Mapping[str, Any] | None = None,
         sandbox: Mapping[str, Any] | None = None,
     ) -> None:
-        chosen = create_safe_env_transform() if isinstance(transform, str) else transform
-        super().__init__(Interpreter(limits=limits, modules=modules, sandbox=sandbox), chosen, CodeState())
+        if isinstance(transform, str):
+            if transform != "safe":
+                raise UsageError(f"there is no transform {transform!r}", "it is 'safe', None, or a callable")
+            transform = create_safe_env_transform()
+        super().__init__(Interpreter(limits=limits, modules=modules, sandbox=sandbox), transform, CodeState())
 
     def reset(self, *, seed: int | None = None, episode_id: str | None = None) -> CodeObservation:
         self._python.begin(seed=seed, furniture=Furniture())
@@ -66,9 +70,7 @@ class CodingEnvironment(CodeEnvironment[CodeAction, CodeObservation]):
         return CodeObservation()
 
     def step(self, action: CodeAction) -> CodeObservation:
-        result = self._python.run(action.code)
-        count = self._episode.step_count + 1
-        self._episode = replace(self._episode, step_count=count, last_exit_code=result.exit_code)
+        result = self._ran(action.code)
         seen = CodeObservation(
             stdout=shown_output(result),
             stderr=shown_error(result),

@@ -9,6 +9,8 @@ from collections.abc import Callable, Hashable
 from queue import SimpleQueue
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
+from envweave.errors import ClosedError
+
 
 class Closable(Protocol):
     """Whatever has to be closed."""
@@ -47,12 +49,15 @@ class Share(Generic[T]):
             return cls(pot)
 
     def again(self) -> Share[T]:
-        """A part for another holder."""
+        """A part for another holder. Raises `ClosedError` if this one was given back."""
         with _Pot.LOCK:
+            if not self._finalizer.alive:
+                raise ClosedError(f"the {type(self.thing).__name__} was given back")
             self._pot.holders += 1
         return Share(self._pot)
 
     def leave(self) -> None:
+        """Safe to call twice."""
         if self._finalizer.detach() is not None:
             self._pot.leave()
 

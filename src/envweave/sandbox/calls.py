@@ -34,6 +34,8 @@ class Calls:
         self.limits = limits
         self._under_way: dict[int, float] = {}
         """By number, when each began."""
+        self._threads: set[threading.Thread] = set()
+        """Also those whose answer nobody waits for any more: a tool that hangs takes a place until it ends."""
         self._answers: deque[tuple[object, Message]] = deque()
         self._run = object()
         self._count = 0
@@ -80,13 +82,19 @@ class Calls:
         if self.limits.tool_calls is not None and self._count > self.limits.tool_calls:
             self.hit = LimitHit("tool_calls", self.limits.tool_calls)
             return _failure(number, "RuntimeError", f"more than {self.limits.tool_calls} calls of tools in one run")
-        if len(self._under_way) >= _AT_ONCE:
-            return _failure(number, "RuntimeError", f"more than {_AT_ONCE} calls of tools at once")
-        self._under_way[number] = time.monotonic()
         worker = threading.Thread(
             target=self._call, args=(self._run, number, tool, arguments, keywords), name=f"tool {name}", daemon=True
         )
-        worker.start()
+        with self._ringing:
+            if len(self._threads) >= _AT_ONCE:
+                return _failure(number, "RuntimeError", f"more than {_AT_ONCE} calls of tools at once")
+            self._threads.add(worker)
+        try:
+            worker.start()
+        except RuntimeError as error:  # this process has no room for another
+            self._threads.discard(worker)
+            return _failure(number, "RuntimeError", str(error))
+        self._under_way[number] = time.monotonic()
         return None
 
     def finished(self) -> list[Message]:
@@ -129,8 +137,9 @@ class Calls:
         except BaseException as error:  # a tool may raise anything, and the code shall see it
             known = isinstance(getattr(builtins, type(error).__name__, None), type)
             answer = _failure(number, type(error).__name__, _text(error, known))
-        self._answers.append((run, answer))
         with self._ringing:
+            self._threads.discard(threading.current_thread())
+            self._answers.append((run, answer))
             if self._clapper >= 0:
                 with suppress(BlockingIOError):  # it rings already
                     os.write(self._clapper, b"!")

@@ -243,7 +243,9 @@ class Core:
         return await self._listed(wait, {"op": "describe", "longest": longest})
 
     async def define(self, wait: Wait, code: str) -> None:
-        await self._value(wait, {"op": "define"}, code.encode())
+        if not isinstance(code, str):
+            raise UsageError(f"code is text, not {type(code).__name__}")
+        await self._value(wait, {"op": "define"}, code.encode("utf-8", "surrogatepass"))
 
     async def _listed(self, wait: Wait, question: Message) -> dict[str, str]:
         answer = (await self._value(wait, question)).answer or {}

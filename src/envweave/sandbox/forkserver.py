@@ -87,8 +87,10 @@ class ForkServer:
             self._said.seek(0)
             said = self._said.read(1 << 16).decode(errors="replace").strip().splitlines()
             raise SandboxError(f"the fork-server did not start: {said[-1] if said else 'it said nothing'}") from None
-        if hello["op"] == "failed":
+        if hello["op"] == "unfit":
             raise UnfitError(str(hello["reason"]))
+        if hello["op"] == "failed":
+            raise SandboxError(f"a module cannot be preloaded: {hello['reason']}")
         return hello
 
     async def open(self, wait: Wait, limits: Limits) -> tuple[Supervision, int | None]:

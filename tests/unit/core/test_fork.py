@@ -1,5 +1,6 @@
 """Snapshots and forks, and the honest refusal."""
 
+import asyncio
 import pickle
 
 import pytest
@@ -120,3 +121,97 @@ def test_a_fork_in_the_middle_of_a_tool_call_waits_for_it_too():
     assert twin.pending[0].env_id == "asks#0.1"
     assert env.respond(call.request_id, "a").obs == "a"
     assert twin.respond(call.request_id, "b").obs == "b"
+
+
+class Live(ew.Environment[dict, int]):
+    """Makes a live copy of itself, and says so."""
+
+    def __init__(self):
+        self.at = 0
+        self.forks = 0
+
+    def reset(self, *, seed=None):
+        self.at = 0
+        return self.at
+
+    def step(self, action):
+        self.at += 1
+        return self.at, 1.0, self.at == 5, False, {}
+
+    def fork(self):
+        twin = Live()
+        twin.at, twin.forks = self.at, self.forks + 1
+        return twin
+
+
+def test_an_environment_that_makes_live_copies_is_forked_by_them():
+    env = ew.adapt(Live(), id="live")
+    env.reset(episode_id="mine")
+    env.step({})
+    with env.fork() as twin, twin.fork() as third:
+        assert (twin.unwrapped.forks, third.unwrapped.forks) == (1, 2)
+        assert (twin.id, third.id) == ("live.1", "live.1.1")
+        assert twin.step({}).obs == 2
+        assert third.step({}).obs == 2
+        assert env.step({}).obs == 2
+        assert [each.state().episode_id for each in (env, twin, third)] == ["mine"] * 3
+        assert twin.pending[0].env_id == twin.id
+
+
+def test_a_live_copy_knows_that_its_episode_is_over_and_one_before_the_first_reset_that_none_is():
+    env = ew.adapt(Live())
+    with pytest.raises(ew.errors.ResetNeededError):
+        env.fork().step({})
+    env.reset()
+    for _ in range(5):
+        last = env.step({})
+    assert last.done
+    with pytest.raises(ew.errors.ResetNeededError):
+        env.fork().step({})
+
+
+def test_a_live_copy_that_fails_is_the_environments_error_and_the_episode_goes_on():
+    class Broken(Live):
+        def fork(self):
+            raise OSError("no room")
+
+    env = ew.adapt(Broken())
+    env.reset()
+    with pytest.raises(ew.EnvError, match="no room"):
+        env.fork()
+    assert env.step({}).obs == 1
+
+
+def test_a_closed_environment_is_not_forked():
+    env = ew.adapt(Live())
+    env.reset()
+    env.close()
+    with pytest.raises(ew.errors.ClosedError):
+        env.fork()
+
+
+def test_an_async_handle_forks_by_live_copies_too():
+    class Slow(ew.AsyncEnvironment[dict, int]):
+        def __init__(self, at=0):
+            self.at = at
+
+        async def reset(self, *, seed=None):
+            self.at = 0
+            return 0
+
+        async def step(self, action):
+            self.at += 1
+            return self.at, 0.0, False, False, {}
+
+        async def fork(self):
+            return Slow(self.at)
+
+    async def play():
+        async with ew.adapt(Slow()).aio as env:
+            await env.reset()
+            await env.step({})
+            async with await env.fork() as twin:
+                await twin.step({})
+                return (await twin.step({})).obs, (await env.step({})).obs
+
+    assert asyncio.run(play()) == (3, 2)

@@ -88,3 +88,35 @@ def test_bounds_are_kept(schema):
 def test_without_a_schema_there_is_no_random_action(schema):
     with pytest.raises(UnsupportedError, match="no random action"):
         sample(schema, Random(0))
+
+
+def test_an_example_of_the_authors_is_drawn_before_anything_else():
+    schema = {
+        "type": "object",
+        "properties": {
+            "code": {"type": "string", "examples": ["x = 1", "print(x)"]},
+            "hint": {"type": "string", "default": "", "examples": ["short"]},
+            "note": {"type": "string", "default": ""},
+        },
+        "required": ["code"],
+    }
+    drawn = [sample(schema, Random(seed)) for seed in range(50)]
+    assert {value["code"] for value in drawn} == {"x = 1", "print(x)"}
+    assert {value["hint"] for value in drawn} == {"short"}
+    assert not any("note" in value for value in drawn)
+
+
+@pytest.mark.parametrize("examples", [[], None])
+def test_without_an_example_a_value_is_drawn_as_ever(examples):
+    assert sample({"type": "integer", "minimum": 3, "maximum": 3, "examples": examples}, Random(0)) == 3
+
+
+def test_examples_of_a_referred_type_count_too():
+    schema = {"$ref": "#/$defs/Word", "$defs": {"Word": {"type": "string", "examples": ["here"]}}}
+    assert sample(schema, Random(0)) == "here"
+
+
+def test_an_example_belongs_to_the_sample_and_not_to_the_schema():
+    schema = {"type": "array", "items": {"type": "integer"}, "examples": [[1]]}
+    sample(schema, Random(0)).append(2)
+    assert schema["examples"] == [[1]]

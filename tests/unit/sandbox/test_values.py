@@ -1,3 +1,5 @@
+import sys
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -135,3 +137,49 @@ def test_a_shortened_text_keeps_head_and_tail(text: str, limit: int) -> None:
         assert found.startswith(text[:half])
         assert found.endswith(text[-half:])
         assert f"[{len(text) - 2 * half} characters cut]" in found
+
+
+@pytest.mark.parametrize("power", [4300, 5000, 60_000])
+def test_a_number_of_many_digits_is_written_out(power: int) -> None:
+    assert portray(10**power, 1 << 16) == {"repr": "1" + "0" * power}
+    assert portray([-(10**power)], 1 << 16) == {"repr": "[-1" + "0" * power + "]"}
+    assert portray(Fraction(10**power, 3), 1 << 17) == {"repr": f"Fraction(1{'0' * power}, 3)"}
+
+
+def test_a_number_of_too_many_digits_is_told_by_their_count() -> None:
+    assert portray(10**70_000, 1 << 16) == {"repr": "<int of about 70001 digits>", "cut": True}
+    assert portray({1: 10**200_000}, 1 << 30) == {"repr": "{1: <int of about 200001 digits>}"}
+
+
+def test_how_many_digits_python_writes_is_the_codes_own_setting_afterwards() -> None:
+    before = sys.get_int_max_str_digits()
+    portray(10**5000, 1 << 16)
+    assert sys.get_int_max_str_digits() == before
+
+
+def test_a_repr_that_raises_spoils_only_itself() -> None:
+    class Bad:
+        def __repr__(self) -> str:
+            raise ZeroDivisionError
+
+    found, cut = bounded_repr([1, Bad(), {1: Bad()}, 10**5000], 10_000)
+    told = "<Bad whose repr raises ZeroDivisionError>"
+    assert found == f"[1, {told}, {{1: {told}}}, 1{'0' * 5000}]"
+    assert not cut
+
+
+def test_a_repr_ends_when_there_is_enough_of_it() -> None:
+    asked = []
+
+    class Leaf:
+        def __repr__(self) -> str:
+            asked.append(1)
+            return "leaf"
+
+    value: list[Any] = [Leaf()] * 300
+    for _ in range(4):
+        value = [value] * 300
+    found = portray(value, 1000)
+    assert found["cut"]
+    assert len(found["repr"]) < 1100
+    assert len(asked) < 10_000

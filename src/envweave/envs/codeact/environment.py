@@ -9,6 +9,7 @@ from typing import Any
 from envweave.core.lookup import load
 from envweave.core.transform import scored
 from envweave.envs.code import CodeEnvironment
+from envweave.envs.codeact.files import SOURCE as FILES
 from envweave.envs.codeact.files import file_tools
 from envweave.envs.codeact.types import CodeAction, CodeObservation, CodeState
 from envweave.envs.interpreter import MODULES, Furniture, Interpreter
@@ -52,9 +53,7 @@ class CodeActEnvironment(CodeEnvironment[CodeAction, CodeObservation]):
         return CodeObservation()
 
     def step(self, action: CodeAction) -> CodeObservation:
-        result = self._python.run(action.code)
-        count = self._episode.step_count + 1
-        self._episode = replace(self._episode, step_count=count, last_exit_code=result.exit_code)
+        result = self._ran(action.code)
         seen = CodeObservation(execution_result=result, metadata={"last_code": action.code})
         return scored(self.transform, seen)
 
@@ -66,7 +65,8 @@ class CodeActEnvironment(CodeEnvironment[CodeAction, CodeObservation]):
 
     def fork(self) -> CodeActEnvironment:
         twin = super().fork()
-        twin.tools = twin._all_tools()  # those for files are for the folder of the twin
+        own = {tool.name: tool for tool in file_tools(twin._python)}  # for the folder of the twin
+        twin.tools = ToolRegistry([own[tool.name] if tool.source == FILES else tool for tool in self.tools])
         return twin
 
     def _part_from(self, original: CodeActEnvironment) -> None:

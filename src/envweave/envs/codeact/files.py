@@ -36,7 +36,7 @@ def file_tools(python: Interpreter) -> ToolRegistry:
     def file_delete(path: str) -> str:
         """Remove a file of the episode's folder."""
         python.session.read_file(path)  # an error, in words, if there is none
-        done = python.session.run(f"import os\nos.remove(os.path.join(os.environ['HOME'], {path!r}))")
+        done = python.run(f"(lambda os: os.remove(os.path.join(os.environ['HOME'], {path!r})))(__import__('os'))")
         if done.exception is not None:
             raise ToolError(str(done.exception))
         return f"deleted {path}"

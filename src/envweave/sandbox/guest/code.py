@@ -95,14 +95,15 @@ class Namespace:
 
     def variables(self) -> dict[str, Any]:
         """What the code has defined, by name; modules and tools are not counted."""
-        return {
-            name: value
-            for name, value in list(self.names.items())
-            if isinstance(name, str)
-            and not name.startswith("_")
-            and not isinstance(value, types.ModuleType)
-            and not (isinstance(value, types.FunctionType) and value.__module__ == TOOLS)
-        }
+        return {name: value for name, value in list(self.names.items()) if type(name) is str and _counts(name, value)}
+
+
+def _counts(name: str, value: Any) -> bool:
+    """Is it a variable? Nothing of the value's own is asked, not even its `__class__`."""
+    kind = type(value)
+    if name.startswith("_") or issubclass(kind, types.ModuleType):
+        return False
+    return kind is not types.FunctionType or type(value.__module__) is not str or value.__module__ != TOOLS
 
 
 def account_for(error: BaseException) -> dict[str, Any]:

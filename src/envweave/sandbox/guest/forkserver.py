@@ -16,13 +16,14 @@ import sys
 import tempfile
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import NoReturn
 
 from envweave.sandbox.guest import landlock, linux, processes, walls
 from envweave.sandbox.guest.bell import Bell, disconnect
 from envweave.sandbox.guest.frames import Channel, Hangup, Message
 from envweave.sandbox.guest.plan import HOME, Bounds, Plan
 from envweave.sandbox.guest.supervisor import Supervisor
-from envweave.sandbox.guest.warmth import warm_up
+from envweave.sandbox.guest.warmth import PreloadError, warm_up
 
 
 @dataclass
@@ -51,9 +52,10 @@ class ForkServer:
             walls.enter(self.plan)
             self.program = walls.filter_program(self.plan)
             warm_up(self.plan.preload)
+        except PreloadError as error:  # no lack of walls, and so no reason to do with less of them
+            self._fail("failed", str(error))
         except BaseException as error:
-            self.channel.send({"op": "failed", "reason": f"{type(error).__name__}: {error}"})
-            os._exit(1)
+            self._fail("unfit", f"{type(error).__name__}: {error}")
         if sys.platform == "linux":
             linux.become_subreaper()
         self.channel.send({"op": "hello", "landlock": landlock.abi(), "seccomp": bool(self.program)})
@@ -72,6 +74,10 @@ class ForkServer:
                         self._serve(frame[0])
         except Hangup:
             self._end_all()
+
+    def _fail(self, op: str, reason: str) -> NoReturn:
+        self.channel.send({"op": op, "reason": reason})
+        os._exit(1)
 
     def _serve(self, message: Message) -> None:
         if message["op"] == "spawn":

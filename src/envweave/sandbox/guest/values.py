@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import reprlib
+import sys
 from collections.abc import Callable
 from math import isfinite
 from typing import Any
 
 _DEEPEST = 64
+_LEVELS = 8
+_DIGITS = 100_000
+"""Of a whole number that is written out, where Python by itself stops at 4300."""
 
 
 class _Large(Exception):  # noqa: N818
@@ -35,8 +39,8 @@ def _weigh(value: Any, left: int, depth: int) -> int:
     elif kind is str:
         left -= len(value) + 2
     elif kind is int:
-        left -= value.bit_length() // 3 + 1
-        if value.bit_length() > 14_000:  # more digits than Python writes
+        left -= _digits(value)
+        if left >= 0 and value.bit_length() > 14_000:  # more digits than Python writes
             return -1
     elif kind is float:
         if not isfinite(value):
@@ -60,26 +64,79 @@ def _weigh(value: Any, left: int, depth: int) -> int:
     return left
 
 
+class _Short(reprlib.Repr):
+    """A `repr` that ends when there is enough of it, however much a value holds."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__()
+        self.maxlevel = _LEVELS
+        self.maxstring = self.maxother = self.maxlong = 4 * limit  # what it takes away leaves more than the limit
+        few = max(6, limit // 3 + 1)
+        self.maxlist = self.maxtuple = self.maxset = self.maxfrozenset = self.maxdict = few
+        self.maxdeque = self.maxarray = few
+        self._left = 2 * (_LEVELS + 1) * limit  # a text is counted once for each level that it lies in
+        self.all_digits = False
+
+    def repr1(self, value: Any, level: int) -> str:
+        if self._left < 0:
+            return "..."
+        text = super().repr1(value, level)
+        self._left -= len(text) + 1
+        return text
+
+    def repr_int(self, value: int, level: int) -> str:
+        try:
+            return repr(value)
+        except ValueError:
+            if not self.all_digits:
+                raise
+            return f"<int of about {_digits(value)} digits>"
+
+    def repr_instance(self, value: Any, level: int) -> str:
+        try:
+            return str.__str__(repr(value))
+        except (KeyboardInterrupt, MemoryError):
+            raise
+        except BaseException as error:  # a __repr__ may raise whatever it likes
+            if isinstance(error, ValueError) and not self.all_digits:  # of a Fraction, perhaps
+                raise
+            return f"<{type_name(value)} whose repr raises {type_name(error)}>"
+
+
 def bounded_repr(value: Any, limit: int) -> tuple[str, bool]:
     """What `repr` says, not longer than the limit, and whether something was cut. Never raises but for an interrupt."""
-    shorter = reprlib.Repr()
-    shorter.maxlevel = 8
-    shorter.maxstring = shorter.maxother = shorter.maxlong = 4 * limit  # what it takes away leaves more than the limit
-    few = max(6, limit // 3 + 1)
-    shorter.maxlist = shorter.maxtuple = shorter.maxset = shorter.maxfrozenset = shorter.maxdict = few
-    shorter.maxdeque = shorter.maxarray = few
     try:
-        text = shorter.repr(value)
+        try:
+            text = _Short(limit).repr(value)
+        except ValueError:  # a number of more digits than Python writes, perhaps
+            text = _with_all_digits(value, limit)
         if not isinstance(text, str):
             raise TypeError
         text = str.__str__(text)
     except (KeyboardInterrupt, MemoryError):
         raise
-    except BaseException as error:  # a __repr__ may raise whatever it likes
+    except BaseException as error:  # as above
         return f"<{type_name(value)} whose repr raises {type_name(error)}>", False
     if len(text) <= limit:
         return text, False
     return shorten(text, limit), True
+
+
+def _with_all_digits(value: Any, limit: int) -> str:
+    """Only in a worker: what comes to the host has come as JSON, and so with few digits."""
+    shorter = _Short(limit)
+    shorter.all_digits = True
+    before = sys.get_int_max_str_digits()
+    sys.set_int_max_str_digits(max(before, min(limit, _DIGITS)))
+    try:
+        return shorter.repr(value)
+    finally:
+        sys.set_int_max_str_digits(before)
+
+
+def _digits(value: int) -> int:
+    """How many it has, or one more."""
+    return value.bit_length() * 30_103 // 100_000 + 1
 
 
 def within(limit: int, values: dict[str, Any], tell: Callable[[Any], str]) -> dict[str, str]:

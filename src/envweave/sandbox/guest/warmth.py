@@ -15,13 +15,20 @@ from envweave.sandbox.guest.plan import ENVIRONMENT
 _OURSELVES: list[str] = []
 
 
+class PreloadError(Exception):
+    """A module that was asked for cannot be imported."""
+
+
 def warm_up(preload: Iterable[str]) -> None:
     """Import modules once, and keep the collector from touching, and so copying, what all sessions share."""
     os.environ.clear()
     os.environ.update(ENVIRONMENT)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the host's business, or comes from code of the agent
     for name in preload:
-        importlib.import_module(name)
+        try:
+            importlib.import_module(name)
+        except BaseException as error:  # a module may raise anything
+            raise PreloadError(f"{name}: {type(error).__name__}: {error}") from error
     if sys.platform == "linux":
         linux.capabilities()
     _OURSELVES.extend(name for name in sys.modules if name.partition(".")[0] == "envweave")

@@ -66,6 +66,8 @@ class Worker:
         if op == "branch":
             self._branch(message)
             return
+        if "text" in message:  # taken in any case, so that it is not taken for that of another order
+            (message["descriptor"],) = self.channel.take(1)
         answer = self._guarded(message["id"], self._orders[op], message, blob)
         if os.getpid() != self._pid:  # a child of the code that ran off the end of it
             os._exit(0 if "error" not in answer else 1)
@@ -88,6 +90,7 @@ class Worker:
             answer = {"error": account_for(error), "exit_code": exit_code_of(error)}
             flush()
         self.mail.end()
+        close_all([message["descriptor"]] if "descriptor" in message else ())
         return answer
 
     def _run(self, message: Message, blob: bytes) -> Message:
@@ -103,18 +106,25 @@ class Worker:
     def _set(self, message: Message, blob: bytes) -> Message:
         self.namespace.names.update(message["values"])
         if "text" in message:
-            self.namespace.names[message["text"]] = read_text(self.channel.take(1)[0])
+            self.namespace.names[message["text"]] = read_text(message["descriptor"])
         return {}
 
     def _variables(self, message: Message, blob: bytes) -> Message:
         return {"variables": within(self._most, self.namespace.variables(), type_name)}
 
     def _describe(self, message: Message, blob: bytes) -> Message:
-        longest = message["longest"]
-        return {"variables": within(self._most, self.namespace.variables(), lambda it: bounded_repr(it, longest)[0])}
+        def tell(value: Any) -> str:
+            try:
+                return bounded_repr(value, message["longest"])[0]
+            except (KeyboardInterrupt, MemoryError) as error:
+                if self.mail.interrupted(message["id"]):
+                    raise
+                return f"<{type_name(value)} whose repr raises {type_name(error)}>"
+
+        return {"variables": within(self._most, self.namespace.variables(), tell)}
 
     def _define(self, message: Message, blob: bytes) -> Message:
-        self.namespace.define(blob.decode())
+        self.namespace.define(blob.decode("utf-8", "surrogatepass"))
         return {}
 
     def _tools(self, message: Message, blob: bytes) -> Message:
@@ -162,15 +172,18 @@ class Worker:
 
 def read_text(descriptor: int) -> str:
     """A text that is too long for a message: what lies in a file, without a second copy of it."""
-    try:
-        with mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ) as data:
-            return str(data, "utf-8", "surrogatepass")
-    finally:
-        os.close(descriptor)
+    with mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ) as data:
+        return str(data, "utf-8", "surrogatepass")
 
 
 def open_streams() -> None:
-    """`print` goes to the descriptors 1 and 2, line by line, so that what was said before a kill is known."""
+    """`print` goes to the descriptors 1 and 2, line by line, so that what was said before a kill is known.
+
+    Nobody types: `input` finds the end at once.
+    """
+    keys = io.TextIOWrapper(io.BufferedReader(io.FileIO(0, "r", closefd=False)), "utf-8")
+    for name in ("stdin", "__stdin__"):
+        setattr(sys, name, keys)
     for name, descriptor in (("stdout", 1), ("stderr", 2)):
         raw = io.FileIO(descriptor, "w", closefd=False)
         stream = io.TextIOWrapper(io.BufferedWriter(raw), "utf-8", "backslashreplace", line_buffering=True)

@@ -1,0 +1,289 @@
+"""A thing that several hold is closed by the last of them; an interpreter is a fresh session for each episode."""
+
+import gc
+import pickle
+import threading
+from collections import UserDict
+
+import pytest
+
+from envweave.envs.interpreter import Furniture, Interpreter
+from envweave.envs.shared import Share
+from envweave.errors import ClosedError, ResetNeededError, SandboxError
+
+
+class Thing:
+    """Knows how often it was closed, and by whom."""
+
+    def __init__(self):
+        self.closed = threading.Event()
+        self.closers = []
+
+    def close(self):
+        self.closers.append(threading.current_thread().name)
+        self.closed.set()
+
+
+def test_the_last_holder_closes():
+    first = Share.new(Thing())
+    second = first.again()
+    thing = first.thing
+    first.leave()
+    assert not thing.closers
+    second.leave()
+    assert len(thing.closers) == 1
+
+
+def test_a_part_is_given_back_once():
+    share = Share.new(Thing())
+    other = share.again()
+    share.leave()
+    share.leave()
+    assert not share.thing.closers
+    other.leave()
+    assert len(share.thing.closers) == 1
+
+
+def test_a_part_that_was_given_back_cannot_be_shared_again():
+    share = Share.new(Thing())
+    share.leave()
+    with pytest.raises(ClosedError):
+        share.again()
+    assert len(share.thing.closers) == 1
+
+
+def test_who_forgets_to_leave_is_left_for():
+    share = Share.new(Thing())
+    thing = share.thing
+    del share
+    gc.collect()
+    assert thing.closed.wait(10)
+    assert thing.closers == ["envweave-sweeper"]
+
+
+def test_a_holder_that_is_part_of_a_circle_is_left_for():
+    share = Share.new(Thing())
+    thing = share.thing
+    circle = [share]
+    circle.append(circle)
+    del share, circle
+    gc.collect()
+    assert thing.closed.wait(10)
+
+
+def test_what_is_known_by_a_key_is_made_once_while_somebody_holds_it():
+    made = []
+
+    def make():
+        made.append(Thing())
+        return made[-1]
+
+    first, second = Share.of("test-key", make), Share.of("test-key", make)
+    assert first.thing is second.thing
+    first.leave()
+    assert Share.of("test-key", make).thing is second.thing
+    second.leave()
+    gc.collect()
+    assert made[0].closed.wait(10)
+    third = Share.of("test-key", make)
+    assert third.thing is not made[0]
+    third.leave()
+    assert len(made) == 2
+
+
+def test_what_cannot_be_made_is_not_remembered():
+    with pytest.raises(ZeroDivisionError):
+        Share.of("test-broken", lambda: 1 / 0)
+    share = Share.of("test-broken", Thing)
+    share.leave()
+    assert len(share.thing.closers) == 1
+
+
+def test_many_threads_share_one_thing_and_it_is_closed_once():
+    made = []
+    begin = threading.Barrier(8)
+
+    def make():
+        made.append(Thing())
+        return made[-1]
+
+    def hold():
+        begin.wait()
+        for _ in range(200):
+            share = Share.of("test-threads", make)
+            assert not share.thing.closers
+            share.again().leave()
+            share.leave()
+
+    threads = [threading.Thread(target=hold) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert all(len(thing.closers) == 1 for thing in made)
+
+
+def test_a_close_that_raises_does_not_stop_the_sweeper():
+    class Bad(Thing):
+        def close(self):
+            super().close()
+            raise OSError
+
+    first, second = Share.new(Bad()), Share.new(Thing())
+    things = first.thing, second.thing
+    del first
+    gc.collect()
+    assert things[0].closed.wait(10)
+    del second
+    gc.collect()
+    assert things[1].closed.wait(10)
+
+
+# Interpreters.
+
+
+@pytest.fixture
+def python():
+    made = Interpreter()
+    made.begin(furniture=Furniture())
+    yield made
+    made.close()
+
+
+def test_interpreters_with_the_same_walls_share_a_sandbox_and_others_do_not():
+    same = [Interpreter(), Interpreter(limits={}), Interpreter(sandbox={})]
+    listed = [Interpreter(sandbox={"readable": ["/usr"]}), Interpreter(sandbox={"readable": ("/usr",)})]
+    others = [
+        Interpreter(limits={"wall": 3}),
+        Interpreter(modules=("math",)),
+        Interpreter(sandbox={"files": {"a": ""}}),
+    ]
+    assert len({id(each._house.thing) for each in same}) == 1
+    assert len({id(each._house.thing) for each in listed}) == 1
+    assert len({id(each._house.thing) for each in (*same, *listed, *others)}) == 5
+    for each in (*same, *listed, *others):
+        each.close()
+
+
+def test_furniture_is_there_at_the_beginning_and_after_a_kill(python):
+    python.begin(furniture=Furniture("def twice(n): return 2 * n", {"context": "long", "answer": {"ready": False}}))
+    code = "twice(2), context, answer, math.floor(1.5)"
+    assert python.run(code).return_value == [4, "long", {"ready": False}, 1]
+    python.run("context = answer = None\nimport os\nos._exit(1)")
+    assert python.run(code).return_value == [4, "long", {"ready": False}, 1]
+    assert set(python.variables()) == {"context", "answer"}
+
+
+def test_furniture_is_there_again_after_a_question_has_ended_the_interpreter(python):
+    python.begin(furniture=Furniture(values={"context": "long"}))
+    python.run("class Bad:\n    def __repr__(self):\n        import os\n        os._exit(1)\nbad = Bad()")
+    for question in (lambda: python.get("bad"), lambda: python.describe(100)):
+        python.run("class Bad:\n    def __repr__(self):\n        import os\n        os._exit(1)\nbad = Bad()")
+        with pytest.raises(SandboxError):
+            question()
+        assert python.get("context") == "long"
+
+
+def test_a_long_text_is_furniture_too(python):
+    text = "grün " * 100_000
+    python.begin(furniture=Furniture(values={"context": text}))
+    assert python.run("len(context), context[:5]").return_value == [len(text), "grün "]
+
+
+def test_a_module_that_is_not_there_is_named():
+    python = Interpreter(modules=("no_such_module_here",))
+    with pytest.raises(SandboxError, match="no_such_module_here"):
+        python.begin(furniture=Furniture())
+    python.close()
+
+
+def test_a_module_within_a_package_is_imported():
+    python = Interpreter(modules=("os.path", "xml.dom.minidom"))
+    python.begin(furniture=Furniture())
+    assert python.run("xml.dom.minidom.__name__, os.path.basename('/a/b')").return_value == ["xml.dom.minidom", "b"]
+    python.close()
+
+
+def test_what_there_is_no_episode_for_is_refused():
+    python = Interpreter()
+    assert not python.begun
+    for call in (lambda: python.run("1"), lambda: python.get("x"), python.variables, python.fork, python.snapshot):
+        with pytest.raises(ResetNeededError):
+            call()
+    python.close()
+    python.close()
+    for call in (lambda: python.run("1"), lambda: python.begin(furniture=Furniture()), python.fork, python.snapshot):
+        with pytest.raises(ClosedError):
+            call()
+
+
+def test_a_closed_interpreter_takes_no_snapshot_to_resume(python):
+    parked = python.snapshot()
+    other = Interpreter()
+    other.close()
+    with pytest.raises(ClosedError):
+        other.resume(parked)
+
+
+def test_a_snapshot_does_not_leave_its_process(python):
+    with pytest.raises(TypeError, match="cannot leave its process"):
+        pickle.dumps(python.snapshot())
+
+
+def test_functions_answer_in_a_fork_in_place_of_those_before(python):
+    python.begin(tools={"who": lambda: "original"}, furniture=Furniture())
+    twin = python.fork({"who": lambda: "twin"})
+    assert python.run("who()").return_value == "original"
+    assert twin.run("who()").return_value == "twin"
+    twin.run("import os; os._exit(1)")
+    assert twin.run("who()").return_value == "twin"
+    other = python.fork({"stranger": len})
+    assert other.run("who()").return_value == "original"
+    assert not other.run("stranger").success
+    other.close()
+    twin.close()
+
+
+def test_a_fork_of_a_killed_interpreter_is_furnished_after_a_kill_of_its_own(python):
+    python.begin(furniture=Furniture(values={"context": "long"}))
+    python.run("import os; os._exit(1)")
+    twin = python.fork()
+    assert twin.run("context").return_value == "long"
+    twin.run("import os; os._exit(1)")
+    assert twin.run("context").return_value == "long"
+    twin.close()
+
+
+def test_a_run_whose_episode_is_ended_elsewhere_is_an_error_and_the_next_episode_knows_nothing_of_it(python):
+    for end in (lambda: python.begin(furniture=Furniture()), python.close):
+        started = threading.Event()
+        python.begin(tools={"started": started.set}, furniture=Furniture())
+        caught = []
+
+        def work(caught=caught):
+            try:
+                python.run("started()\nwhile True: pass")
+            except ClosedError as error:
+                caught.append(error)
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        assert started.wait(30)
+        end()
+        thread.join()
+        assert len(caught) == 1
+
+
+def test_an_interpreter_that_is_closed_while_it_begins_keeps_no_session(python):
+    other = Interpreter()
+
+    class Tools(UserDict):
+        def keys(self):
+            other.close()
+            return super().keys()
+
+    with pytest.raises(ClosedError):
+        other.begin(tools=Tools(length=len), furniture=Furniture())
+    assert not other.begun
+    assert other._house.thing is python._house.thing
+    assert len(python._house.thing._living._cores) == 1

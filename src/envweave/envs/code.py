@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self, TypeVar
 
 from envweave.core.environment import Environment
-from envweave.envs.interpreter import Interpreter, Parked
+from envweave.envs.interpreter import Interpreter
+from envweave.envs.stay import Parked
 from envweave.sandbox import ExecutionResult
 
 EXAMPLES = ("x = random.random()", "print(x)", "x * 2", "[len(word) for word in 'a bc def'.split()]", "1 / 0", "def")

@@ -9,7 +9,8 @@ from typing import Any
 from envweave.client.env_client import EnvClient
 from envweave.core.transform import scored
 from envweave.envs.code import EXAMPLES, CodeEnvironment
-from envweave.envs.interpreter import MODULES, Furniture, Interpreter
+from envweave.envs.interpreter import MODULES, Interpreter
+from envweave.envs.stay import Furniture
 from envweave.envs.transcript import shown_error, shown_output
 from envweave.errors import UsageError
 from envweave.rewards import create_safe_env_transform

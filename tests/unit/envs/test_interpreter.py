@@ -7,8 +7,9 @@ from collections import UserDict
 
 import pytest
 
-from envweave.envs.interpreter import Furniture, Interpreter
+from envweave.envs.interpreter import Interpreter
 from envweave.envs.shared import Share
+from envweave.envs.stay import Furniture
 from envweave.errors import ClosedError, ResetNeededError, SandboxError
 
 

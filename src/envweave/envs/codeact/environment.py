@@ -12,8 +12,9 @@ from envweave.envs.code import CodeEnvironment
 from envweave.envs.codeact.files import SOURCE as FILES
 from envweave.envs.codeact.files import file_tools
 from envweave.envs.codeact.types import CodeAction, CodeObservation, CodeState
-from envweave.envs.interpreter import MODULES, Furniture, Interpreter
+from envweave.envs.interpreter import MODULES, Interpreter
 from envweave.envs.shared import Share
+from envweave.envs.stay import Furniture
 from envweave.sandbox import Limits
 from envweave.tools import ToolRegistry
 from envweave.tools.registry import Tools, registry_of

@@ -2366,3 +2366,10 @@ def test_a_whole_number_of_any_size_is_told(session: Session) -> None:
 def test_nobody_answers_input(session: Session) -> None:
     assert session.run("input('name? ')").exception.type == "EOFError"
     assert session.run("import sys\nsys.stdin.read()").return_value == ""
+
+
+def test_so_many_variables_are_described_and_no_more(session: Session) -> None:
+    session.run("globals().update({f'name_{n}': n for n in range(100_000)})")
+    assert session.describe(most=2) == {"name_0": "0", "name_1": "1"}
+    with pytest.raises(UsageError, match="most is -1"):
+        session.describe(most=-1)

@@ -13,7 +13,8 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 def blocks(language):
     for page in PAGES:
-        for number, block in enumerate(re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)):
+        fenced = re.compile(rf"^```{language}\n(.*?)^```", re.DOTALL | re.MULTILINE)
+        for number, block in enumerate(fenced.findall(page.read_text())):
             yield pytest.param(block, id=f"{page.name}-{number}")
 
 

@@ -106,3 +106,12 @@ def test_a_call_that_is_given_up_does_not_show_it():
     with scripted_model([Hang()]) as server, LanguageModel("m", base_url=server.url, token=TOKEN) as model:
         error = asyncio.run(give_up(server, model))
     assert PIECE not in everything_of(error)
+
+
+@pytest.mark.parametrize(
+    ("token", "said", "heard"),
+    [(TOKEN, f"it is {TOKEN}, is it not?", "it is [token], is it not?"), ("EMPTY", "it is EMPTY", "it is EMPTY")],
+)
+def test_an_answer_comes_without_the_token_but_with_words(token, said, heard):
+    with scripted_model([said]) as server, LanguageModel("any", base_url=server.url, token=token) as model:
+        assert model.query("what is it?") == heard

@@ -12,12 +12,14 @@ from pathlib import Path
 
 import pytest
 
+from envweave.client import EnvClient
 from envweave.codeact import CodeAction, create_codeact_env, create_mcp_environment
 from envweave.core.jsonable import to_json
 from envweave.envs.coding import CodeAction as Code
 from envweave.envs.coding import CodingEnvironment
 from envweave.errors import BusyError, ClosedError, EnvWeaveError, UnsupportedError, UsageError
 from envweave.rewards import create_math_env_transform
+from envweave.testing import running_server
 
 SECRET = "secret-answer-8274619"
 
@@ -647,3 +649,21 @@ def test_a_host_that_has_forked_makes_environments_of_its_own_there(env):
 
     assert in_child(use) == 42
     assert run(env, "1").return_value == 1
+
+
+@pytest.mark.parametrize(
+    ("id", "arguments"),
+    [
+        ("repl", {"sandbox": {"backend": "local"}}),
+        ("coding", {"limits": {"wall": 1e6}}),
+        ("coding", {"modules": ["antigravity"]}),
+        ("codeact", {"servers": {"mine": {"command": "touch", "args": ["owned"]}}}),
+        ("codeact", {"files": True, "sandbox": {"isolation": "process"}}),
+    ],
+)
+def test_a_client_does_not_choose_the_walls_even_where_it_may_choose_arguments(id, arguments):
+    with running_server(id, "--allow-arguments") as server:
+        with pytest.raises(UsageError, match="is for the server's operator to choose"):
+            EnvClient(server.url, arguments=arguments).connect()
+        with EnvClient(server.url, arguments={"transform": None}) as env:  # others it may
+            env.reset()

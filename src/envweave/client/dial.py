@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 import ssl
 from typing import NoReturn
@@ -18,6 +19,10 @@ from envweave.wire.protocol import SUBPROTOCOL
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 2.0
 """Seconds between two attempts: twice as long each time, by chance up to half of it shorter."""
+
+_QUIET = logging.getLogger("envweave.client.socket")
+_QUIET.setLevel(logging.INFO)
+"""The package would log the headers and both ends of each frame at DEBUG, and there are tokens in them."""
 
 CLOSE_TIMEOUT = 2.0
 """Seconds a peer has to agree to the end of a connection."""
@@ -66,6 +71,7 @@ async def _connect(settings: Settings, extended: bool, timeout: float) -> Socket
         open_timeout=timeout,
         close_timeout=CLOSE_TIMEOUT,
         create_connection=Socket,
+        logger=_QUIET,
     )
 
 

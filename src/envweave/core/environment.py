@@ -22,6 +22,9 @@ class _Members(Generic[ActT, ObsT]):
     SUPPORTS_CONCURRENT_SESSIONS: ClassVar[bool] = True
     """False if two instances in one process would disturb each other."""
 
+    OPERATOR_OPTIONS: ClassVar[frozenset[str]] = frozenset()
+    """Arguments of the constructor that a client of a server may not choose, even where it may choose others."""
+
     MESSAGE_BYTES: ClassVar[int] = 0
     """How long a message to it may be on a server, where that is more than usual."""
 

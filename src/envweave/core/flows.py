@@ -288,8 +288,11 @@ class Flows:
         return wrapped
 
     def _raise(self, what: str, error: BaseException) -> NoReturn:
-        """Raise a failure outside of a step, with the requests that are due; an author may refuse reset's options."""
-        if isinstance(error, self.passing) or type(error) is UsageError:
+        """Raise a failure outside of a step, with the requests that are due.
+
+        An author may refuse reset's options, and what takes an episode where there is none.
+        """
+        if isinstance(error, self.passing) or type(error) in (UsageError, ResetNeededError):
             raise error
         failure = self._failed(what, error)
         failure.requests = self.referee.settle()

@@ -35,6 +35,7 @@ class CodeEnvironment(Environment[ActT, ObsT]):
     """Sync, one call at a time. What is dropped without `close` is closed soon after."""
 
     applies_transform: ClassVar[bool] = True
+    OPERATOR_OPTIONS: ClassVar[frozenset[str]] = frozenset({"limits", "lineage", "modules", "sandbox", "servers"})
 
     def __init__(self, python: Interpreter, transform: Callable[[Any], Any] | None, episode: Any) -> None:
         self.transform = transform

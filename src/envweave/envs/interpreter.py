@@ -83,9 +83,9 @@ class Interpreter:
     def get(self, name: str) -> Any:
         return self._here.asked(lambda session: session.get(name))
 
-    def describe(self, longest: int) -> dict[str, str]:
+    def describe(self, longest: int, most: int | None = None) -> dict[str, str]:
         """The variables by name, with the `repr` of each."""
-        return self._here.asked(lambda session: session.describe(longest))
+        return self._here.asked(lambda session: session.describe(longest, most))
 
     def variables(self) -> dict[str, str]:
         """The variables by name, with the type of each."""

@@ -71,7 +71,8 @@ def _content(data: Mapping[str, Any], *, model: str, url: str, secret: Secret) -
         return LanguageModelError(f"model {model!r:.100} answered without text: {_shown(str(reason), secret)}")
     usage = data.get("usage")
     counts = usage if isinstance(usage, Mapping) else {}
-    return Answer(_encodable(text), _count(counts.get("prompt_tokens")), _count(counts.get("completion_tokens")))
+    text = secret.strike(_encodable(text))
+    return Answer(text, _count(counts.get("prompt_tokens")), _count(counts.get("completion_tokens")))
 
 
 def _joined(content: Any) -> str | None:

@@ -1,8 +1,8 @@
 """A token that is sent and never shown.
 
 Covered: `repr`, `vars`, pickle and copies; what an endpoint says in an error, also if it repeats the token whole, in
-part, in the other case or quoted for a URL; the log lines of the HTTP library.
-Not covered: a debugger, a memory dump, an endpoint that writes the token into the text of an answer.
+part, in the other case or quoted for a URL; an answer that has it in its text as it is; the log lines of the HTTP
+library. Not covered: a debugger, a memory dump, an endpoint that writes it into an answer in another form.
 """
 
 from __future__ import annotations
@@ -17,6 +17,9 @@ from envweave.errors import UnsupportedError, UsageError
 
 SHORTEST_PIECE = 8
 """So many characters of a token in a row are hidden too: a text may have been cut in the middle of it."""
+
+LIKE_NO_WORD = 16
+"""Characters."""
 
 HIDDEN = "[token]"
 LOGGERS = ("httpx", *(f"httpcore.{part}" for part in ("connection", "http11", "http2", "proxy", "socks")))
@@ -51,6 +54,10 @@ class Secret:
     def headers(self) -> dict[str, str]:
         """What goes with a request. The only way out."""
         return {"authorization": f"Bearer {self.__value}"} if self else {}
+
+    def strike(self, text: str) -> str:
+        """An answer without the token. One so short that it may be a word is left: local servers take any."""
+        return text.replace(self.__value, HIDDEN) if len(self.__value) >= LIKE_NO_WORD else text
 
     def hide(self, text: str) -> str:
         """The text without the token and without any longer piece of it."""

@@ -237,10 +237,12 @@ class Core:
     async def variables(self, wait: Wait) -> dict[str, str]:
         return await self._listed(wait, {"op": "variables"})
 
-    async def describe(self, wait: Wait, longest: int) -> dict[str, str]:
+    async def describe(self, wait: Wait, longest: int, most: int | None) -> dict[str, str]:
         if isinstance(longest, bool) or not isinstance(longest, int) or not 0 < longest <= self.limits.return_bytes:
             raise UsageError(f"longest is {longest!r}", f"it is a number from 1 to {self.limits.return_bytes}")
-        return await self._listed(wait, {"op": "describe", "longest": longest})
+        if most is not None and (isinstance(most, bool) or not isinstance(most, int) or most < 0):
+            raise UsageError(f"most is {most!r}", "it is a number, or None for all of them")
+        return await self._listed(wait, {"op": "describe", "longest": longest, "most": most})
 
     async def define(self, wait: Wait, code: str) -> None:
         if not isinstance(code, str):

@@ -28,9 +28,9 @@ class Session:
         """The value of a variable: as data where it is JSON, else as a bounded `repr`."""
         return drive(self._core.get(BLOCKING, name))
 
-    def describe(self, longest: int = 500) -> dict[str, str]:
-        """Names that the code has defined, with the `repr` of each, cut to so many characters."""
-        return drive(self._core.describe(BLOCKING, longest))
+    def describe(self, longest: int = 500, most: int | None = None) -> dict[str, str]:
+        """Names that the code has defined, the first so many, with the `repr` of each, cut to so many characters."""
+        return drive(self._core.describe(BLOCKING, longest, most))
 
     def define(self, code: str) -> None:
         """Run code of yours: what it defines is at hand inside, is no variable, and in no traceback."""
@@ -107,8 +107,8 @@ class AsyncSession:
     async def get(self, name: str) -> Any:
         return await self._core.get(LOOPING, name)
 
-    async def describe(self, longest: int = 500) -> dict[str, str]:
-        return await self._core.describe(LOOPING, longest)
+    async def describe(self, longest: int = 500, most: int | None = None) -> dict[str, str]:
+        return await self._core.describe(LOOPING, longest, most)
 
     async def define(self, code: str) -> None:
         await self._core.define(LOOPING, code)

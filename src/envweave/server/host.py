@@ -233,7 +233,7 @@ class Host:
 
 def _mapping(data: Any) -> dict[str, Any]:
     if not isinstance(data, dict):
-        raise ProtocolError(f"`data` is {data!r:.80}, not an object")
+        raise ProtocolError(f"`data` is a {type(data).__name__}, not an object")
     return data
 
 

@@ -117,7 +117,7 @@ class Routes:
         body = await self._body(request)
         data = decode(body) if body else {}
         if not isinstance(data, dict):
-            raise ProtocolError(f"the body is {data!r:.80}, not an object")
+            raise ProtocolError(f"the body is a {type(data).__name__}, not an object")
         return data
 
     async def _body(self, request: Request) -> bytes:

@@ -96,6 +96,11 @@ class Offer:
         """OpenEnv's way to say that all calls must come from one thread. None if no environment was seen yet."""
         return None if self._sample is None else bool(getattr(self._sample, "REQUIRES_SINGLE_THREAD_EXECUTOR", False))
 
+    @property
+    def operator_options(self) -> frozenset[str]:
+        """Arguments that are the operator's to choose."""
+        return frozenset(getattr(self._sample, "OPERATOR_OPTIONS", ()))
+
     def preferred(self, settings: dict[str, Any]) -> dict[str, Any]:
         """The settings, with room for messages as long as the environment expects them, unless they say otherwise."""
         wanted = int(getattr(self._class, "MESSAGE_BYTES", 0))

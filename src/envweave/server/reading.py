@@ -50,7 +50,7 @@ def read_opening(data: Any, default_id: str) -> Opening:
     if data is None:
         data = {}
     if not isinstance(data, dict):
-        raise ProtocolError(f"`data` of open is {data!r:.80}, not an object")
+        raise ProtocolError(f"`data` of open is a {type(data).__name__}, not an object")
     env_id = _field(data, "env_id", str, "text") or default_id
     if len(env_id) > LONGEST_ID:
         raise ProtocolError(f"env_id has {len(env_id)} characters", f"use no more than {LONGEST_ID}")

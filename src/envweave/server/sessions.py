@@ -128,6 +128,9 @@ class Sessions:
         if opening.arguments and not (trusted or self.settings.allow_arguments):
             hint = "start the server with them, or with --allow-arguments"
             raise UsageError("this server takes no arguments for its environment from clients", hint)
+        own = self.offer.operator_options.intersection(opening.arguments)
+        if own and not trusted:
+            raise UsageError(f"{min(own)!r} is for the server's operator to choose", "start the server with it")
         await self._take_room()
         shelf = SessionShelf(self._snapshots)
         try:

@@ -507,3 +507,9 @@ def test_it_keeps_the_contract():
 def test_the_result_is_a_plain_value_that_can_be_compared(env):
     assert run(env, "1 + 1") == ExecutionResult(return_value=2)
     assert isinstance(env, CodeActEnvironment)
+
+
+@pytest.mark.parametrize("call", ["fork", "snapshot"])
+def test_a_handle_says_that_there_is_nothing_to_branch_before_the_first_reset(call):
+    with ew.make("codeact") as env, pytest.raises(ResetNeededError, match="there is no episode yet"):
+        getattr(env, call)()

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol, TypeVar
 
 from envweave.core.loop import BACKGROUND
@@ -121,18 +121,33 @@ class Nobody:
 
 
 def side_by_side(ask: Callable[[T], str], questions: Sequence[T], at_once: int = AT_ONCE) -> list[str]:
-    """Ask them all, so many at a time; the answers in order, and `Error: …` where one failed."""
+    """Ask them all, so many at a time; the answers in order, and `Error: …` where one failed.
 
-    def settled(question: T) -> str:
-        try:
-            return ask(question)
-        except Exception as error:  # somebody's function may raise anything, and the others shall not be lost
-            return or_error(error)
+    The threads are daemons: somebody's function that never returns does not keep the process from its end.
+    """
+    todo, lock = iter(enumerate(questions)), threading.Lock()
+    answers = [""] * len(questions)
 
-    if not questions:
-        return []
-    with ThreadPoolExecutor(min(at_once, len(questions)), thread_name_prefix="llm_query") as pool:
-        return list(pool.map(settled, questions))
+    def work() -> None:
+        while True:
+            with lock:
+                place, question = next(todo, (-1, None))
+            if place < 0:
+                return
+            try:
+                answers[place] = ask(question)  # type: ignore[arg-type]
+            except Exception as error:  # somebody's function may raise anything, and the others shall not be lost
+                answers[place] = or_error(error)
+
+    threads = [
+        threading.Thread(target=work, name=f"llm_query-{number}", daemon=True)
+        for number in range(min(at_once, len(questions)))
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return answers
 
 
 def or_error(found: str | BaseException) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Self, cast
+from copy import copy
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 from envweave.build import adapt
 from envweave.client.env_client import EnvClient
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from envweave.envs.repl.asking import Query
     from envweave.envs.repl.scoring import Metric
     from envweave.sandbox import Limits
+
+T = TypeVar("T")
 
 
 class RemoteREPL(EnvClient[REPLAction, REPLObservation, REPLState]):
@@ -55,14 +58,14 @@ class REPLEnv(EnvHandle[REPLObservation]):
         sandbox: Mapping[str, Any] | None = None,
         rlm_max_depth: int | None = None,
         rlm_max_iterations: int | None = None,
-        rlm_max_children: int = 64,
+        rlm_max_children: int | None = None,
         rlm_child_timeout_s: float = 300.0,
         token: str | None = None,
         connect_timeout_s: float = 10.0,
         message_timeout_s: float | None = 60.0,
     ) -> None:
         options = _differing(locals())
-        self._names: list[str] = []
+        self._names: list[str] | None = []
         if base_url is None:
             self._handle: EnvHandle[REPLObservation] = adapt(REPLEnvironment(**options), id="repl")
             return
@@ -95,8 +98,14 @@ class REPLEnv(EnvHandle[REPLObservation]):
         return self.execute(f"print(repr({name}))")
 
     def list_variables(self) -> list[str]:
-        """The variables after the last step; costs nothing."""
+        """The variables after the last step; costs nothing, but for the first time after `restore`."""
+        if self._names is None:
+            self._names = self.state().namespace_keys
         return list(self._names)
+
+    def sync(self) -> Self:
+        """The client itself: it is sync already."""
+        return self
 
     # The calls of a handle.
 
@@ -116,20 +125,27 @@ class REPLEnv(EnvHandle[REPLObservation]):
         `llm_model`, `rlm_max_depth` and `rlm_max_iterations`.
         """
         given = {name: value for name, value in own.items() if value is not None}
-        result = self._handle.reset(seed=seed, options=options, episode_id=episode_id, **given)
-        self._names = list(result.observation.available_variables)
-        return result
+        return self._noted(self._handle.reset(seed=seed, options=options, episode_id=episode_id, **given))
 
     def step(self, action: Any) -> StepResult[REPLObservation]:
-        result = self._handle.step(action)
-        self._names = list(result.observation.available_variables)
+        return self._noted(self._handle.step(action))
+
+    def last(self) -> Any:
+        """Wait again for the answer of a server to a call that raised `WaitTimeoutError`."""
+        if not isinstance(self._handle, RemoteREPL):
+            raise UsageError("nothing is under way in this process")
+        return self._noted(self._handle.last())
+
+    def _noted(self, result: T) -> T:
+        if isinstance(result, ResetResult | StepResult):
+            self._names = list(result.observation.available_variables)
         return result
 
     def state(self) -> REPLState:
         return cast("REPLState", self._handle.state())
 
     def respond(self, request_id: str, value: Any) -> StepResult[REPLObservation]:
-        return self._handle.respond(request_id, value)
+        return self._noted(self._handle.respond(request_id, value))
 
     def render(self) -> Any:
         return self._handle.render()
@@ -139,10 +155,11 @@ class REPLEnv(EnvHandle[REPLObservation]):
 
     def restore(self, snapshot: Any) -> None:
         self._handle.restore(snapshot)
+        self._names = None
 
     def fork(self) -> Self:
-        twin = object.__new__(type(self))
-        twin._handle, twin._names = self._handle.fork(), list(self._names)
+        twin = copy(self)
+        twin._handle = self._handle.fork()
         return twin
 
     def close(self) -> tuple[Request, ...]:

@@ -9,7 +9,6 @@ from typing import Any, TypeAlias
 
 from envweave.core.handle import EnvHandle
 from envweave.envs.repl.prompts import (
-    NUDGE,
     SYSTEM_PROMPT,
     answer_in_words,
     code_blocks,
@@ -80,20 +79,27 @@ def play(
 
 def _act(run: RLMRun, env: EnvHandle[REPLObservation], reply: str, *, last: bool) -> str:
     """Do what a reply says; gives the next prompt."""
-    blocks = code_blocks(reply)
-    spoken = None if blocks else answer_in_words(reply)
-    if spoken is not None:
-        _take(run, env.step(REPLAction(is_final=True, final_answer=spoken)))
-        return ""
     seen = []
-    for code in blocks:
-        result = env.step(REPLAction(code=code))
+    for action in _actions(reply):
+        result = env.step(action)
         _take(run, result)
         seen.append(result.observation)
         if result.done:
             return ""
     left = seen[-1].max_iterations - seen[-1].iteration if seen else 2
-    return outcome_prompt(seen, last=last or left <= 1) if seen else NUDGE
+    return outcome_prompt(seen, last=last or left <= 1)
+
+
+def _actions(reply: str) -> list[REPLAction]:
+    """The blocks of code, or else the answer in words."""
+    if blocks := code_blocks(reply):
+        return [REPLAction(code=code) for code in blocks]
+    match answer_in_words(reply):
+        case ("FINAL", answer):
+            return [REPLAction(is_final=True, final_answer=answer)]
+        case ("FINAL_VAR", name):
+            return [REPLAction(code=f"FINAL_VAR({name!r})")]
+    return []
 
 
 def _take(run: RLMRun, result: StepResult[REPLObservation]) -> None:

@@ -11,24 +11,24 @@ from typing import Any, ClassVar
 from envweave.build import adapt
 from envweave.core.handle import EnvHandle
 from envweave.core.transform import scored
-from envweave.envs.code import CodeEnvironment
-from envweave.envs.interpreter import Furniture, Interpreter
+from envweave.envs.code import CodeEnvironment, Moment
+from envweave.envs.interpreter import Interpreter
 from envweave.envs.repl import settings
-from envweave.envs.repl.answers import as_text, printed_answer
 from envweave.envs.repl.asking import Query
+from envweave.envs.repl.blocks import run_block
 from envweave.envs.repl.questions import Helpers, Questions
 from envweave.envs.repl.recursion import Lineage
 from envweave.envs.repl.scoring import Metric, Rewards, exact_match, expected_text
+from envweave.envs.repl.submission import Submission
 from envweave.envs.repl.types import CodeBlockResult, REPLAction, REPLObservation, REPLState
-from envweave.envs.transcript import shown_error, shown_output
-from envweave.errors import ResetNeededError, SandboxError, UsageError
-from envweave.sandbox import ExecutionResult, Limits
+from envweave.envs.stay import Furniture
+from envweave.errors import ResetNeededError, UsageError
+from envweave.sandbox import Limits
 
 LIMITS = Limits(memory_bytes=1 << 30, return_bytes=1 << 20, tool_wall=900.0)
 """Room for a context of some hundred megabytes, and patience with language models."""
 
 _INSIDE = Path(__file__).with_name("inside.py").read_text(encoding="utf-8")
-_SHORT_REPR = 500
 
 
 @dataclass(frozen=True)
@@ -76,13 +76,17 @@ class REPLEnvironment(CodeEnvironment[REPLAction, REPLObservation]):
         llm_chat_fn: Query | None = None,
         rlm_max_depth: int | None = None,
         rlm_max_iterations: int | None = None,
-        rlm_max_children: int = 64,
+        rlm_max_children: int | None = None,
         rlm_child_timeout_s: float = 300.0,
         limits: Limits | Mapping[str, Any] | None = LIMITS,
         sandbox: Mapping[str, Any] | None = None,
         lineage: Lineage | None = None,
     ) -> None:
         """`lineage` is set for a REPL below another."""
+        settings.functions(metric=metric, transform=transform)
+        settings.functions(llm_query_fn=llm_query_fn, llm_batch_fn=llm_batch_fn, llm_chat_fn=llm_chat_fn)
+        if not isinstance(lineage, Lineage | None):
+            raise UsageError("lineage is not for callers")
         super().__init__(Interpreter(limits=limits, sandbox=sandbox), transform, None)
         self._context = settings.text(context, "REPL_CONTEXT", "context")
         self._task = settings.text(task_prompt, "REPL_TASK_PROMPT", "task_prompt")
@@ -90,10 +94,10 @@ class REPLEnvironment(CodeEnvironment[REPLAction, REPLObservation]):
         self._max_output = settings.number("max_output_length", max_output_length)
         self._preview = settings.number("context_preview_length", context_preview_length)
         self._rewards = Rewards(
-            on_success=reward_on_success,
-            on_iteration=reward_on_iteration,
-            on_failure=reward_on_failure,
-            on_error=reward_on_error,
+            on_success=settings.real("reward_on_success", reward_on_success),
+            on_iteration=settings.real("reward_on_iteration", reward_on_iteration),
+            on_failure=settings.real("reward_on_failure", reward_on_failure),
+            on_error=settings.real("reward_on_error", reward_on_error),
             metric=metric,
         )
         self._max_depth = settings.number("rlm_max_depth", rlm_max_depth)
@@ -102,12 +106,11 @@ class REPLEnvironment(CodeEnvironment[REPLAction, REPLObservation]):
             query=llm_query_fn,
             batch=llm_batch_fn,
             chat=llm_chat_fn,
-            children=rlm_max_children,
-            child_seconds=rlm_child_timeout_s,
+            children=settings.number("rlm_max_children", rlm_max_children),
+            child_seconds=settings.real("rlm_child_timeout_s", rlm_child_timeout_s),
         )
         self._questions = Questions(helpers, partial(_below, limits=limits, sandbox=sandbox), lineage)
-        self._given: list[str] = []
-        """Answers that were given by `FINAL` in the code that runs."""
+        self._submission = Submission()
 
     def reset(
         self,
@@ -130,9 +133,10 @@ class REPLEnvironment(CodeEnvironment[REPLAction, REPLObservation]):
             expected=expected_text(expected_answer),
             id=episode_id,
         )
+        seed = settings.seed(seed)
         self._questions.begin(
             hf_token=hf_token,
-            model=llm_model,
+            model=settings.text(llm_model, "", "llm_model") or None,
             max_depth=settings.number("rlm_max_depth", rlm_max_depth, self._max_depth),
             max_iterations=settings.number("rlm_max_iterations", rlm_max_iterations, self._max_below),
         )
@@ -148,28 +152,33 @@ class REPLEnvironment(CodeEnvironment[REPLAction, REPLObservation]):
         if action.is_final:
             self._episode = replace(episode, iteration=episode.iteration + 1)
             return self._answered(action.final_answer or "", CodeBlockResult(stdout="The answer was submitted."))
-        self._given.clear()
-        result = self._python.run(action.code)
-        variables = self._variables()
+        last = episode.iteration + 1 >= episode.max_iterations
+        ran = run_block(
+            self._python,
+            self._submission,
+            action.code,
+            context=episode.context,
+            last=last,
+            longest=self._max_output,
+        )
         self._episode = replace(
             episode,
             iteration=episode.iteration + 1,
-            names=tuple(variables),
-            seconds=episode.seconds + result.duration,
+            names=tuple(ran.result.locals_snapshot),
+            seconds=episode.seconds + ran.result.execution_time,
+            answer=ran.left,
         )
-        block = self._block(result, variables)
-        answer = self._answer(action.code, result) if result.success else None
-        if answer is not None:
-            return self._answered(answer, block)
-        if self._episode.iteration >= episode.max_iterations:
-            return self._ran_out(block)
-        return self._scored(block, self._rewards.of_step(failed=not result.success), final_answer=None)
+        if ran.answer is not None:
+            return self._answered(ran.answer, ran.result)
+        if last:  # what stands in `answer` is kept, and earns nothing
+            return self._scored(ran.result, self._rewards.on_failure, done=True, truncated=True, final_answer=ran.left)
+        return self._scored(ran.result, self._rewards.of_step(failed=not ran.result.success), final_answer=None)
 
     @property
     def state(self) -> REPLState:
         episode: Episode | None = self._episode
         if episode is None:
-            raise ResetNeededError("there is no episode yet", "call env.reset() first")
+            raise UsageError("there is no episode yet", "call env.reset() first")  # the one that is passed on
         return REPLState(
             episode_id=episode.id,
             step_count=episode.iteration,
@@ -182,73 +191,37 @@ class REPLEnvironment(CodeEnvironment[REPLAction, REPLObservation]):
             total_execution_time=episode.seconds,
         )
 
+    def snapshot(self) -> Moment:
+        """With those who answer its questions: it may be restored where nobody is known."""
+        moment = super().snapshot()
+        return Moment(moment.python, (moment.episode, self._questions.fork()))
+
+    def restore(self, snapshot: Moment) -> None:
+        episode, questions = snapshot.episode
+        old, self._questions = self._questions, self._questions.like(questions)
+        try:
+            super().restore(Moment(snapshot.python, episode))
+        except BaseException:
+            old, self._questions = self._questions, old
+            raise
+        finally:
+            old.end()
+
     def _part_from(self, original: REPLEnvironment) -> None:
-        self._given, self._questions = [], original._questions.fork()
+        self._submission, self._questions = Submission(), original._questions.fork()
 
     def close(self) -> None:
         self._questions.end()
         super().close()
 
     def _functions(self) -> dict[str, Callable[..., Any]]:
-        return {**self._questions.functions(), "_submit_final_answer": self._submit}
-
-    def _submit(self, answer: str) -> None:
-        self._given.append(answer)
-
-    # What came of the code.
-
-    def _answer(self, code: str, result: ExecutionResult) -> str | None:
-        if self._given:
-            return self._given[0]
-        printed = printed_answer(code, result.stdout, self._episode.context, self._value)
-        if printed is not None:
-            return printed
-        answer = self._value("answer")
-        if isinstance(answer, str) and "ready" in answer:  # its content is no data: have it written inside
-            answer = self._python.run(
-                "{'content': str(answer['content']), 'ready': bool(answer['ready'])}"
-            ).return_value
-        return as_text(answer.get("content", "")) if isinstance(answer, dict) and answer.get("ready") else None
-
-    def _value(self, name: str) -> Any:
-        try:
-            return self._python.get(name)
-        except (SandboxError, UsageError):  # there is none, or its `__repr__` has ended the interpreter
-            return None
-
-    def _variables(self) -> dict[str, str]:
-        try:
-            return self._python.describe(_SHORT_REPR)
-        except SandboxError:  # as above
-            return {}
-
-    def _block(self, result: ExecutionResult, variables: dict[str, str]) -> CodeBlockResult:
-        return CodeBlockResult(
-            stdout=self._cut(shown_output(result)),
-            stderr=self._cut(shown_error(result)),
-            locals_snapshot=variables,
-            execution_time=result.duration,
-            success=result.success,
-            exception=None if result.exception is None else self._cut(str(result.exception)),
-        )
-
-    def _cut(self, text: str) -> str:
-        if len(text) <= self._max_output:
-            return text
-        return f"{text[: self._max_output]}\n… [cut: it has {len(text)} characters]"
+        return {**self._questions.functions(), "_submit_final_answer": self._submission.give}
 
     def _answered(self, answer: str, block: CodeBlockResult) -> REPLObservation:
         episode: Episode = replace(self._episode, answer=answer)
         self._episode = episode
         reward = self._rewards.of_answer(answer, episode.expected)
         return self._scored(block, reward, done=True, final_answer=answer)
-
-    def _ran_out(self, block: CodeBlockResult) -> REPLObservation:
-        """No iteration is left; what stands in `answer` is kept, and earns nothing."""
-        answer = self._value("answer")
-        left = as_text(answer["content"]) if isinstance(answer, dict) and answer.get("content") else None
-        self._episode = replace(self._episode, answer=left)
-        return self._scored(block, self._rewards.on_failure, done=True, truncated=True, final_answer=left)
 
     def _scored(self, block: CodeBlockResult, reward: float, *, done: bool = False, **told: Any) -> REPLObservation:
         metadata = {"task_prompt": self._episode.task, **told}

@@ -8,7 +8,7 @@ def _repl_functions() -> tuple[object, ...]:
     submit = names.pop("_submit_final_answer")
 
     def FINAL(value: object = "") -> str:  # noqa: N802  (its users write it so)
-        """Give the final answer. It counts when the code that gives it has run to its end."""
+        """Give the final answer. It counts when the code that gives it has run to its end; the first one does."""
         text = str(value)
         submit(text)
         return f"FINAL({text})"
@@ -19,21 +19,34 @@ def _repl_functions() -> tuple[object, ...]:
             return FINAL(name)
         plain = name.strip().strip("\"'")
         if plain not in names:
-            raise NameError(f"no variable named {plain!r}; SHOW_VARS() lists them, FINAL(value) takes a value")
+            raise NameError(f"no variable named {plain[:100]!r}; SHOW_VARS() lists them, FINAL(value) takes a value")
         return FINAL(names[plain])
 
     def SHOW_VARS() -> list[str]:  # noqa: N802
         """The names of all variables."""
         return sorted(
             name
-            for name, value in names.items()
+            for name, value in list(names.items())
             if not name.startswith("_")
             and not isinstance(value, types.ModuleType)
             and not (isinstance(value, types.FunctionType) and value.__module__ == "tools")
         )
 
-    return FINAL, FINAL_VAR, SHOW_VARS
+    def give_variable(name: str) -> None:
+        """Called by the environment: a variable as text, as only this side can write it."""
+        if names.get(name) is not None:
+            submit(str(names[name]))
+
+    def give_answer(need: str) -> None:
+        """The same for what stands in `answer`, if it has what is needed."""
+        answer = names.get("answer")
+        if isinstance(answer, dict) and answer.get(need):
+            submit(str(answer.get("content", "")))
+
+    for function in (FINAL, FINAL_VAR, SHOW_VARS):
+        function.__qualname__ = function.__name__
+    return FINAL, FINAL_VAR, SHOW_VARS, give_variable, give_answer
 
 
-FINAL, FINAL_VAR, SHOW_VARS = _repl_functions()
+FINAL, FINAL_VAR, SHOW_VARS, _give_variable, _give_answer = _repl_functions()
 del _repl_functions

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from envweave.envs.repl.answers import final_in
 from envweave.envs.repl.types import REPLObservation
 
 SYSTEM_PROMPT = """\
@@ -29,10 +30,8 @@ Do so only when you have seen that it is right.
 NUDGE = "Write the next step as Python in a ```repl block, or give the answer with FINAL(answer) in such a block."
 LAST_CALL = "This is your last step: give your best answer now with FINAL(answer) in a ```repl block."
 
-_BLOCK = re.compile(
-    r"^[ \t]*```[ \t]*(repl|python|py)[ \t]*\n(.*?)^[ \t]*```[ \t]*$", re.DOTALL | re.MULTILINE | re.IGNORECASE
-)
-_FINAL = re.compile(r"^[ \t]*FINAL\((.*)\)[ \t]*$", re.MULTILINE)
+_OPENS = re.compile(r"[ \t]*```[ \t]*(?:repl|python|py)[ \t]*", re.IGNORECASE)
+_CLOSES = re.compile(r"[ \t]*```[ \t]*")
 _SHOWN = 20_000
 """Characters of one block's output."""
 
@@ -44,14 +43,23 @@ def first_prompt(task: str, seen: REPLObservation) -> str:
 
 
 def code_blocks(reply: str) -> list[str]:
-    """The blocks of code in a reply, in order."""
-    return [found[2].rstrip("\n") for found in _BLOCK.finditer(reply if reply.endswith("\n") else reply + "\n")]
+    """The blocks of code in a reply, in order; one that is not closed is none, for the reply may have been cut."""
+    blocks: list[str] = []
+    block: list[str] | None = None
+    for line in reply.replace("\r\n", "\n").split("\n"):
+        if block is None:
+            block = [] if _OPENS.fullmatch(line) else None
+        elif _CLOSES.fullmatch(line):
+            blocks.append("\n".join(block))
+            block = None
+        else:
+            block.append(line)
+    return blocks
 
 
-def answer_in_words(reply: str) -> str | None:
-    """The answer in a reply without code, if one of its lines is `FINAL(…)`."""
-    found = _FINAL.search(reply)
-    return found[1].strip() if found else None
+def answer_in_words(reply: str) -> tuple[str, str] | None:
+    """The answer in a reply without code, if `FINAL(…)` or `FINAL_VAR(…)` has lines to itself: which, and of what."""
+    return final_in(reply.replace("\r\n", "\n"))
 
 
 def outcome_prompt(seen: Sequence[REPLObservation], *, last: bool) -> str:

@@ -15,6 +15,8 @@ from envweave.envs.shared import Share
 from envweave.errors import UsageError
 
 _REPLS_AT_ONCE = 4
+_MOST_PROMPTS = 1000
+"""Of one call."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,12 +62,16 @@ class Questions:
             child_seconds=helpers.child_seconds,
         )
 
-    def fork(self) -> Questions:
+    def like(self, other: Questions) -> Questions:
+        """Questions of the same environment that those answer who answer in the episode of the other."""
         twin = Questions(self._helpers, self._make, self._parent)
-        if self._asker is not None and self._lineage is not None:
-            twin._asker = self._asker.again()
-            twin._lineage = replace(self._lineage, budget=self._lineage.budget.copied())
+        if other._asker is not None and other._lineage is not None:
+            twin._asker = other._asker.again()
+            twin._lineage = replace(other._lineage, budget=other._lineage.budget.copied())
         return twin
+
+    def fork(self) -> Questions:
+        return self.like(self)
 
     def end(self) -> None:
         """Safe to call twice."""
@@ -113,4 +119,6 @@ def _text(prompt: Any) -> str:
 def _texts(prompts: Any) -> list[str]:
     if not isinstance(prompts, list | tuple):
         raise TypeError(f"prompts are a list of text, not {type(prompts).__name__}")
+    if len(prompts) > _MOST_PROMPTS:
+        raise ValueError(f"{len(prompts)} prompts are more than the {_MOST_PROMPTS} that one call takes")
     return [_text(prompt) for prompt in prompts]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from math import isfinite
+from operator import index
 from typing import Any
 
 from envweave.errors import UsageError
@@ -14,8 +16,9 @@ _NUMBERS = {
     "context_preview_length": ("REPL_CONTEXT_PREVIEW_LENGTH", 500),
     "rlm_max_depth": ("REPL_RLM_MAX_DEPTH", 2),
     "rlm_max_iterations": ("REPL_RLM_MAX_ITERATIONS", 30),
+    "rlm_max_children": ("REPL_RLM_MAX_CHILDREN", 64),
 }
-_LEAST = {"context_preview_length": 0, "rlm_max_depth": 0}
+_LEAST = {"context_preview_length": 0, "rlm_max_depth": 0, "rlm_max_children": 0}
 DEEPEST = 8
 """REPLs below one another, whatever is asked for."""
 LONGEST = 10_000
@@ -42,3 +45,23 @@ def text(given: str | None, variable: str, name: str, environ: Mapping[str, str]
     if given is not None and not isinstance(given, str):
         raise UsageError(f"{name} is a {type(given).__name__}", "it is text")
     return given or environ.get(variable, "")
+
+
+def real(name: str, given: Any) -> float:
+    if isinstance(given, bool) or not isinstance(given, int | float) or not isfinite(given):
+        raise UsageError(f"{name} is {given!r}", "it is a number")
+    return float(given)
+
+
+def seed(given: Any) -> int | None:
+    try:
+        return None if given is None else index(given)
+    except TypeError:
+        raise UsageError(f"seed is {given!r:.100}", "it is a whole number") from None
+
+
+def functions(**given: Any) -> None:
+    """Arguments may come from a client, as data."""
+    for name, value in given.items():
+        if value is not None and not callable(value):
+            raise UsageError(f"{name} is {value!r:.100}", "it is a function")

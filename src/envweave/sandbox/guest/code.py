@@ -9,6 +9,7 @@ import linecache
 import sys
 import traceback
 import types
+from itertools import islice
 from typing import Any
 
 from envweave.sandbox.guest.values import shorten, type_name
@@ -93,9 +94,10 @@ class Namespace:
         finally:
             self.names["__name__"] = "__main__"
 
-    def variables(self) -> dict[str, Any]:
-        """What the code has defined, by name; modules and tools are not counted."""
-        return {name: value for name, value in list(self.names.items()) if type(name) is str and _counts(name, value)}
+    def variables(self, most: int | None = None) -> dict[str, Any]:
+        """What the code has defined, by name, the first ones of it; modules and tools are not counted."""
+        found = (pair for pair in list(self.names.items()) if type(pair[0]) is str and _counts(*pair))
+        return dict(islice(found, most))
 
 
 def _counts(name: str, value: Any) -> bool:

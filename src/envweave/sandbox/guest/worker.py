@@ -121,7 +121,7 @@ class Worker:
                     raise
                 return f"<{type_name(value)} whose repr raises {type_name(error)}>"
 
-        return {"variables": within(self._most, self.namespace.variables(), tell)}
+        return {"variables": within(self._most, self.namespace.variables(message["most"]), tell)}
 
     def _define(self, message: Message, blob: bytes) -> Message:
         self.namespace.define(blob.decode("utf-8", "surrogatepass"))

@@ -1,0 +1,111 @@
+"""A model plays: here a list of replies plays, in the REPL of this process."""
+
+import pytest
+
+from envweave.envs.repl import REPLEnv, run_rlm
+from envweave.envs.repl.driver import play
+from envweave.envs.repl.prompts import LAST_CALL
+
+
+@pytest.fixture(scope="module")
+def env():
+    with REPLEnv() as env:
+        yield env
+
+
+def replying(*replies):
+    """A model that gives these replies, and keeps what it was told."""
+    left = iter(replies)
+
+    def chat(messages):
+        chat.heard.append(messages)
+        return next(left)
+
+    chat.heard = []
+    return chat
+
+
+def block(*lines):
+    return "\n".join(["```repl", *lines, "```"])
+
+
+def test_a_model_plays_a_whole_episode(env):
+    chat = replying(block("count = len(context)", "print(count)"), block("FINAL(count)"))
+    run = run_rlm(chat, "hello world", "How long is it?", env=env, expected_answer=11)
+    assert (run.answer, run.reward, run.iterations, run.turns, run.ended) == ("11", 1.0, 2, 2, "answered")
+    assert "How long is it?" in chat.heard[0][1]["content"]
+    assert "Output:\n11" in chat.heard[1][-1]["content"]
+    assert [message["role"] for message in run.messages] == ["system", "user", "assistant", "user", "assistant"]
+    assert [step.reward for step in run.steps] == [0.0, 1.0]
+
+
+def test_blocks_of_one_reply_are_steps_and_the_rest_is_left_when_one_answers(env):
+    run = run_rlm(replying(block("x = 1") + "\n" + block("FINAL(x)") + "\n" + block("FINAL(2)")), "c", "t", env=env)
+    assert (run.answer, run.iterations, run.turns) == ("1", 2, 1)
+
+
+@pytest.mark.parametrize(
+    ("words", "answer"), [("FINAL(42)", "42"), ("So:\nFINAL(a\nb)\n", "a\nb"), ("FINAL_VAR(x)", "(1, 2)")]
+)
+def test_an_answer_in_words_ends_it(env, words, answer):
+    run = run_rlm(replying(block("x = (1, 2)"), words), "c", "t", env=env)
+    assert (run.answer, run.ended, run.iterations) == (answer, "answered", 2)
+
+
+def test_a_variable_in_words_that_there_is_not_is_told(env):
+    chat = replying("FINAL_VAR(nope)", "FINAL(1)")
+    assert run_rlm(chat, "c", "t", env=env).answer == "1"
+    assert "no variable named 'nope'" in chat.heard[1][-1]["content"]
+
+
+def test_nonsense_uses_up_the_turns_of_the_model_and_no_iterations(env):
+    chat = replying(*["hm"] * 3)
+    run = run_rlm(chat, "c", "t", env=env, max_iterations=3)
+    assert (run.answer, run.reward, run.iterations, run.turns, run.ended) == (None, None, 0, 3, "out_of_turns")
+    assert chat.heard[2][-1]["content"] == LAST_CALL
+
+
+def test_the_last_iteration_is_announced_and_then_it_is_truncated(env):
+    chat = replying(block("1"), block("answer['content'] = 'half'"))
+    run = run_rlm(chat, "c", "t", env=env, max_iterations=2)
+    assert (run.answer, run.ended, run.reward) == ("half", "truncated", -0.1)
+    assert chat.heard[1][-1]["content"].endswith(LAST_CALL)
+
+
+def test_the_time_is_looked_at_between_two_replies(env):
+    ticks = iter([0.0, 1.0, 2.0, 3.0])
+    begun = env.reset(context="c", task_prompt="t")
+    run = play(replying(*[block("1")] * 9), env, begun, "t", max_turns=9, deadline=3.0, clock=lambda: next(ticks))
+    assert (run.ended, run.turns, run.answer) == ("out_of_time", 3, None)
+
+
+def test_who_is_stopped_asks_nobody(env):
+    begun = env.reset(context="c", task_prompt="t")
+    run = play(replying(), env, begun, "t", max_turns=9, stopped=lambda: True)
+    assert (run.ended, run.turns) == ("out_of_time", 0)
+
+
+def test_an_enormous_reply_is_cut_and_a_talk_does_not_grow_for_ever(env):
+    run = run_rlm(lambda messages: "x" * 10_000_000, "c", "t", env=env, max_iterations=10_000)
+    assert run.ended == "out_of_room"
+    assert sum(len(message["content"]) for message in run.messages) < 5_000_000
+
+
+def test_what_a_model_raises_is_raised(env):
+    def chat(messages):
+        raise OSError("no network")
+
+    with pytest.raises(OSError, match="no network"):
+        run_rlm(chat, "c", "t", env=env)
+
+
+def test_without_an_environment_the_model_answers_the_questions_of_the_code_too():
+    def chat(messages):
+        asked = messages[-1]["content"]
+        return (
+            block("FINAL(llm_query('hi') + rlm_query('deep'))")
+            if messages[0]["role"] == "system" and ("Task: t" in asked)
+            else ("FINAL(below)" if messages[0]["role"] == "system" else f"you said {asked};")
+        )
+
+    assert run_rlm(chat, "c", "t").answer == "you said hi;below"

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import re
-import threading
 import warnings
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -19,7 +18,9 @@ BEGINS = re.compile(r"^[ \t]*FINAL(?:_VAR)?\(", re.MULTILINE)
 _ASKING = {"llm_query", "llm_query_batched", "llm_batch", "rlm_query", "rlm_query_batched"}
 _LONGEST = 100_000
 """Characters of code that are looked at closely: a tree takes a hundred times the room."""
-_LOCK = threading.Lock()
+_NAME = "<code of the REPL>"
+
+warnings.filterwarnings("ignore", module=_NAME)  # what is odd about it was said where it ran
 
 
 @dataclass(frozen=True)
@@ -48,12 +49,9 @@ def intent_of(code: str) -> Intent:
 
 
 def _parsed(code: str) -> ast.AST:
-    """What is odd about the code was said where it ran; to be silent is of the whole process, so one at a time."""
-    with _LOCK, warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        flags = ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
-        tree: ast.AST = compile(code, "<repl>", "exec", flags, dont_inherit=True)
-        return tree
+    flags = ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+    tree: ast.AST = compile(code, _NAME, "exec", flags, dont_inherit=True)
+    return tree
 
 
 def _printed(nodes: Iterable[ast.AST]) -> Iterator[str]:

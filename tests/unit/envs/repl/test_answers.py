@@ -1,6 +1,7 @@
 """What printed text ends an episode, and what does not. No code is run here."""
 
-import warnings
+import subprocess
+import sys
 
 import pytest
 
@@ -175,7 +176,7 @@ def test_no_output_and_no_code_takes_long_to_look_at(code, said):
 
 
 def test_looking_at_code_warns_nobody():
-    with warnings.catch_warnings(record=True) as heard:
-        warnings.simplefilter("always")
-        assert found("x = '\\d'; x is 'a'; print(f'FINAL({x})')", "FINAL(3)\n") == "3"
-    assert not heard
+    code = r"x = '\d'; print('FINAL(1)')"
+    look = f"from envweave.envs.repl.intent import intent_of\nassert intent_of({code!r}).meant"
+    done = subprocess.run([sys.executable, "-W", "error", "-c", look], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")

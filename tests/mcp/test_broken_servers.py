@@ -148,16 +148,26 @@ def test_a_server_that_cannot_be_started_says_so(broken, mode, message):
 
 
 def test_a_command_that_does_not_exist_says_so():
-    with pytest.raises(ToolError, match=r"MCP server 'files': the server cannot be started: .*no-such-command"):
+    with pytest.raises(
+        ToolError, match=r"MCP server 'files': the server cannot be started: .*no-such-command"
+    ) as caught:
         connect_mcp({"files": {"command": "no-such-command"}})
+    assert "on PATH" in caught.value.hint
+
+
+def test_a_server_that_leaves_without_a_word_is_to_be_looked_at_by_hand():
+    with pytest.raises(ToolError, match="the server cannot be started: ") as caught:
+        connect_mcp({"quiet": {"command": sys.executable, "args": ["-c", ""]}})
+    assert "by hand" in caught.value.hint
 
 
 def test_a_url_where_nobody_listens_says_so(http_server):
     url, process = http_server
     process.kill()
     process.wait()
-    with pytest.raises(ToolError, match="MCP server 'web': the server cannot be reached: ConnectError"):
+    with pytest.raises(ToolError, match="MCP server 'web': the server cannot be reached: ConnectError") as caught:
         connect_mcp({"web": {"url": url}})
+    assert "is the URL right" in caught.value.hint
 
 
 def test_a_web_server_that_is_no_mcp_server_says_so():

@@ -1,6 +1,7 @@
 """Tools of a well-behaved server, as functions: over stdio and over HTTP."""
 
 import asyncio
+import logging
 import os
 import pickle
 import subprocess
@@ -209,6 +210,23 @@ def test_two_tools_of_one_name_are_refused_with_both_servers(python):
     assert "prefix" in caught.value.hint
 
 
-def test_no_servers_are_no_tools():
-    with connect_mcp({}) as found:
-        assert len(found.registry) == 0
+def test_no_secret_is_in_what_the_http_library_logs(http_server, caplog):
+    url, _ = http_server
+    secret = url.replace("http://", "http://s3cret-user:s3cret-word@") + "?key=s3cret-key"
+    with (
+        caplog.at_level(logging.DEBUG),
+        connect_mcp({"web": {"url": secret, "headers": {"X": "s3cret-head"}}}) as found,
+    ):
+        assert found.registry.call("echo", {"text": "hi"}) == "hi"
+    lines = [record.getMessage() for record in caplog.records if record.name == "httpx2"]
+    assert any("?key=***" in line for line in lines)
+    assert "s3cret" not in caplog.text
+
+
+def test_no_secret_is_in_what_is_logged_about_a_server_that_refuses(http_server, caplog):
+    url, process = http_server
+    process.kill()
+    process.wait()
+    with caplog.at_level(logging.DEBUG), pytest.raises(ToolError) as caught:
+        connect_mcp({"web": url.replace("http://", "http://s3cret-user@") + "?key=s3cret-key"})
+    assert "s3cret" not in caplog.text + str(caught.value)

@@ -6,7 +6,9 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import httpx
@@ -16,9 +18,12 @@ from mcp import Client, MCPError
 from mcp.client.streamable_http import streamable_http_client
 from websockets.sync.client import connect
 
+from envweave.server import create_app, official, streamable
+from envweave.server.official import manager_for
 from envweave.testing.serving import running_server
 from envweave.tools import ToolError
 from envweave.tools.mcp import connect_mcp
+from envweave.tools.mcp.needed import need_mcp
 
 HERE = Path(__file__).parent
 SPEAKS = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
@@ -233,8 +238,6 @@ def test_a_server_that_is_told_to_stop_does_not_wait_for_a_tool_for_ever(tmp_pat
 
 
 def test_an_application_can_be_started_twice_each_time_on_another_loop():
-    from envweave.server import create_app
-
     app = create_app(loaded_environment("Notebook"))
 
     async def play():
@@ -246,6 +249,60 @@ def test_an_application_can_be_started_twice_each_time_on_another_loop():
             return (await client.call_tool("write", {"text": "x"})).structured_content
 
     assert [asyncio.run(play()), asyncio.run(play())] == [{"result": 1}] * 2
+
+
+@asynccontextmanager
+async def called_here(app):
+    """A client of an application on the running loop, which the caller starts and ends."""
+    async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://here", headers=SPEAKS) as http:
+        yield lambda: http.post("/mcp", json={"jsonrpc": "2.0", "id": 1, "method": "tools/list"})
+
+
+def test_the_package_is_looked_for_once_and_loaded_beside_the_loop(monkeypatch):
+    looks, threads = [], []
+    monkeypatch.setattr(streamable, "need_mcp", lambda: looks.append(need_mcp()))
+
+    def made(sessions):
+        threads.append(threading.get_ident())
+        return manager_for(sessions)
+
+    monkeypatch.setattr(official, "manager_for", made)
+    app = create_app(loaded_environment("Notebook"))
+
+    async def play():
+        async with app.router.lifespan_context(app), called_here(app) as ask:
+            return [(await ask()).status_code for _ in range(3)]
+
+    assert asyncio.run(play()) == [200] * 3
+    assert len(looks) == 1
+    assert len(threads) == 1
+    assert threads != [threading.get_ident()]
+
+
+def test_a_server_that_stops_before_it_was_ready_lets_go_of_those_who_wait(monkeypatch):
+    begun, go = threading.Event(), threading.Event()
+
+    def made(sessions):
+        begun.set()
+        assert go.wait(60)
+        return manager_for(sessions)
+
+    monkeypatch.setattr(official, "manager_for", made)
+    app = create_app(loaded_environment("Notebook"))
+
+    async def play():
+        async with called_here(app) as ask:
+            async with app.router.lifespan_context(app):
+                waiting = asyncio.create_task(ask())
+                await asyncio.to_thread(begun.wait, 60)
+            answer = await asyncio.wait_for(waiting, 10)
+            go.set()
+            return answer.status_code, answer.json()["detail"]
+
+    try:
+        assert asyncio.run(play()) == (409, "the server is stopping")
+    finally:
+        go.set()
 
 
 def loaded_environment(name):

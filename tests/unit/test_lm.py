@@ -1,5 +1,6 @@
 """Language models: what is sent, what is read, who gets which secret. No network."""
 
+import asyncio
 import copy
 import json
 import pickle
@@ -8,12 +9,20 @@ from email.utils import formatdate
 
 import pytest
 
-from envweave.errors import LanguageModelError, ModelUnavailableError, UnavailableError, UnsupportedError, UsageError
+from envweave.errors import (
+    ClosedError,
+    LanguageModelError,
+    ModelUnavailableError,
+    UnavailableError,
+    UnsupportedError,
+    UsageError,
+)
 from envweave.lm import LanguageModel
 from envweave.lm.address import checked_url, is_loopback
 from envweave.lm.answer import Answer, Raw, read_answer
 from envweave.lm.body import body_for, check_extra
 from envweave.lm.pause import LONGEST_PAUSE, pause_before
+from envweave.lm.pool import loop
 from envweave.lm.secret import Secret
 from envweave.lm.variables import DEFAULT_MODEL, HF_ROUTER, settings_from
 from envweave.wire.faults import fault_from_data, fault_to_data
@@ -252,10 +261,28 @@ def test_what_is_not_a_conversation_is_refused_before_anything_is_sent():
     assert model.usage.calls == 0
 
 
-@pytest.mark.parametrize("wrong", [{"timeout": 0}, {"timeout": float("nan")}, {"at_once": 0}, {"retries": -1}])
-def test_settings_that_no_call_fits_are_refused(wrong):
-    with pytest.raises(UsageError):
-        LanguageModel("m", base_url=URL, **wrong)
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("timeout", 0),
+        ("timeout", float("nan")),
+        ("timeout", "x"),
+        ("at_once", 0),
+        ("at_once", "x"),
+        ("at_once", 1.5),
+        ("retries", -1),
+        ("retries", None),
+        ("retries", True),
+        ("max_tokens", "5"),
+        ("max_tokens", 0),
+        ("temperature", "hot"),
+    ],
+)
+def test_settings_that_no_call_fits_are_refused(name, value):
+    with pytest.raises(UsageError) as caught:
+        LanguageModel("m", base_url=URL, **{name: value})
+    assert caught.value.message == f"{name} is {value!r}"
+    assert caught.value.hint
 
 
 @pytest.mark.parametrize(
@@ -303,3 +330,18 @@ def test_without_httpx_it_says_what_to_install(monkeypatch):
     monkeypatch.delitem(sys.modules, "envweave.lm.endpoint", raising=False)
     with pytest.raises(UnavailableError, match=r"envweave\[client\]"):
         LanguageModel("m", base_url=URL)
+
+
+def test_a_pool_that_is_made_while_its_model_is_closed_is_closed_too():
+    made = []
+
+    class Late(LanguageModel):
+        def _new_pool(self):
+            self.close()
+            made.append(super()._new_pool())
+            return made[0]
+
+    with pytest.raises(ClosedError):
+        Late("m", base_url=URL).query("hello")
+    loop().run(asyncio.sleep(0))
+    assert made[0].closed

@@ -65,6 +65,7 @@ class AsyncLocalEnv(Flows, AsyncEnvHandle[Any]):
         env = self._blueprint.build() if copied is None else copied
         twin = AsyncLocalEnv(self._blueprint, self.fork_name(), env)
         twin.home, twin._home_pid = self.home, self._home_pid
+        self._hand_down(twin)
         if snapshot is None:
             twin.referee.recall(episode)
         else:

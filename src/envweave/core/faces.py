@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from envweave.core.handle import AsyncEnvHandle, EnvHandle
+from envweave.core.handle import AsyncEnvHandle, EnvHandle, Transform
 from envweave.core.loop import LoopThread, refuse_on
 from envweave.requests import Request
 from envweave.results import ResetResult, StepResult
@@ -66,6 +66,14 @@ class BridgedEnv(EnvHandle[Any]):
     @property
     def pending(self) -> tuple[Request, ...]:
         return self._inner.pending
+
+    @property
+    def transform(self) -> Transform | None:
+        return self._inner.transform
+
+    @transform.setter
+    def transform(self, transform: Transform | None) -> None:
+        self._inner.transform = transform
 
     @property
     def unwrapped(self) -> Any:
@@ -139,3 +147,11 @@ class ThreadedEnv(AsyncEnvHandle[Any]):
     @property
     def pending(self) -> tuple[Request, ...]:
         return self._inner.pending
+
+    @property
+    def transform(self) -> Transform | None:
+        return self._inner.transform
+
+    @transform.setter
+    def transform(self, transform: Transform | None) -> None:
+        self._inner.transform = transform

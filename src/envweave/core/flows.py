@@ -13,13 +13,14 @@ from typing import Any, ClassVar, NoReturn, TypeAlias, TypeVar
 
 from envweave.core.calls import ResetCall
 from envweave.core.referee import BUSY, CLOSED, LATE, NEW, OVER, Referee
-from envweave.core.transform import transformed
+from envweave.core.transform import Transform, check_transform, transformed
 from envweave.errors import (
     ClosedError,
     EnvError,
     EnvWeaveError,
     InvalidActionError,
     ResetNeededError,
+    UnavailableError,
     UnsupportedError,
     UsageError,
     describe,
@@ -59,8 +60,8 @@ class Flows:
     """
 
     __slots__ = (
-        "_autoreset", "_blueprint", "_forks", "_reset_call", "_step", "_transforms", "failure", "id", "referee",
-        "unwrapped",
+        "_autoreset", "_blueprint", "_forks", "_rescored", "_reset_call", "_step", "_transforms", "failure", "id",
+        "referee", "unwrapped",
     )  # fmt: skip
 
     passing: ClassVar[tuple[type[BaseException], ...]] = (KeyboardInterrupt,)
@@ -77,12 +78,33 @@ class Flows:
         self._autoreset = blueprint.autoreset
         self._reset_call = ResetCall(env.reset, _old_seed_method(env))
         self._step = env.step
-        self._transforms = hasattr(env, "transform") and not getattr(env, "applies_transform", False)
+        self._transforms = hasattr(env, "transform") and not self._applies_transform
+        self._rescored = False
+        """The transform was set here, and is not the one that the environment was built with."""
         self._forks = 0
 
     @property
     def pending(self) -> tuple[Request, ...]:
         return self.referee.asked
+
+    @property
+    def transform(self) -> Transform | None:
+        return getattr(self.unwrapped, "transform", None)
+
+    @transform.setter
+    def transform(self, transform: Transform | None) -> None:
+        check_transform(transform)
+        try:
+            self.unwrapped.transform = transform
+        except AttributeError as error:
+            hint = "give its class an attribute `transform`, or put the environment into one that has it"
+            raise UsageError(f"{self.id} takes no transform: {error}", hint) from None
+        self._transforms = not self._applies_transform
+        self._rescored = True
+
+    @property
+    def _applies_transform(self) -> bool:
+        return bool(getattr(self.unwrapped, "applies_transform", False))
 
     @property
     def takes_seed(self) -> bool:
@@ -117,7 +139,7 @@ class Flows:
             result = referee.open(raw, episode_id)
         except BaseException as error:
             self._check_open(error)
-            if type(error) is UsageError:  # the author does not take these options, and says that nothing has changed
+            if type(error) in (UsageError, UnavailableError):  # the author refuses, and says that nothing has changed
                 referee.recall(before)
                 referee.owed = owed_before
                 raise
@@ -290,9 +312,10 @@ class Flows:
     def _raise(self, what: str, error: BaseException) -> NoReturn:
         """Raise a failure outside of a step, with the requests that are due.
 
-        An author may refuse reset's options, and what takes an episode where there is none.
+        An author may refuse reset's options, what takes an episode where there is none, and what takes a package that
+        is not here.
         """
-        if isinstance(error, self.passing) or type(error) in (UsageError, ResetNeededError):
+        if isinstance(error, self.passing) or type(error) in (UsageError, ResetNeededError, UnavailableError):
             raise error
         failure = self._failed(what, error)
         failure.requests = self.referee.settle()
@@ -312,6 +335,11 @@ class Flows:
             raise UnsupportedError(f"{self.id} does not support {name}", f"its class has no `{name}`") from None
         except Exception as error:
             self._raise(name, error)
+
+    def _hand_down(self, twin: Flows) -> None:
+        """A transform that was set on this handle holds for its fork; another is for the environment to copy."""
+        if self._rescored:
+            twin.transform = self.transform
 
     def fork_name(self) -> str:
         self._forks += 1

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
+from envweave.errors import UsageError
 from envweave.requests import Request
 from envweave.results import ResetResult, StepResult
 
 ObsT = TypeVar("ObsT")
+Transform = Callable[[Any], Any]
+
+
+def _elsewhere(id: str) -> UsageError:
+    return UsageError(
+        f"the transform of {id} is the server's", "set it where the environment runs, or score results here"
+    )
 
 
 class EnvHandle(ABC, Generic[ObsT]):
@@ -77,6 +86,18 @@ class EnvHandle(ABC, Generic[ObsT]):
         """What the environment waits for: `need_action`s or `tool_call`s."""
 
     @property
+    def transform(self) -> Transform | None:
+        """What each observation of a step goes through before its reward is read; it may be set at any time.
+
+        Raises `UsageError` if the environment is on a server.
+        """
+        raise _elsewhere(self.id)
+
+    @transform.setter
+    def transform(self, transform: Transform | None) -> None:
+        raise _elsewhere(self.id)
+
+    @property
     @abstractmethod
     def aio(self) -> AsyncEnvHandle[ObsT]:
         """The same environment for `await`."""
@@ -138,6 +159,14 @@ class AsyncEnvHandle(ABC, Generic[ObsT]):
     @property
     @abstractmethod
     def pending(self) -> tuple[Request, ...]: ...
+
+    @property
+    def transform(self) -> Transform | None:
+        raise _elsewhere(self.id)
+
+    @transform.setter
+    def transform(self, transform: Transform | None) -> None:
+        raise _elsewhere(self.id)
 
     async def __aenter__(self) -> Self:
         return self

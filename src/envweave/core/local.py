@@ -99,10 +99,12 @@ class LocalEnv(Flows, EnvHandle[Any]):
         copied, episode = run(self.forking())
         if copied is not None:
             twin = LocalEnv(self._blueprint, self.fork_name(), copied)
+            self._hand_down(twin)
             twin.referee.recall(episode)
             return twin
         snapshot = self.snapshot()
         twin = LocalEnv(self._blueprint, self.fork_name(), self._blueprint.build())
+        self._hand_down(twin)
         twin.restore(snapshot)
         return twin
 

@@ -40,6 +40,14 @@ class OpenEnv:
         self.step: Callable[..., Any] = env.step
         self.action_type, self.observation_type = types_of(env)
 
+    @property
+    def transform(self) -> Any:
+        return getattr(self.unwrapped, "transform", None)
+
+    @transform.setter
+    def transform(self, transform: Any) -> None:
+        self.unwrapped.transform = transform
+
     def __getattr__(self, name: str) -> Any:  # state, close, class flags: as they are
         return getattr(self.unwrapped, name)
 

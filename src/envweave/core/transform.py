@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from envweave.core.shapes import read_step
-from envweave.errors import EnvError, describe
+from envweave.core.shapes import read_reward, read_step
+from envweave.errors import BadResultError, EnvError, UsageError, describe
 from envweave.results import StepResult
 from envweave.types import Observation
 
@@ -37,13 +37,18 @@ def transformed(transform: Transform | None, raw: Any) -> Any:
 
 
 def _rescored(transform: Transform, observation: Observation, raw: Any) -> StepResult[Any]:
-    """A result whose observation has a place for the reward: it is handed in there, and read from there."""
+    """A result whose observation has a place for the reward: it is handed in there, and read from there.
+
+    Of two rewards, the one beside the observation is the step's. A transform may end the episode, as it may where the
+    observation is all there is; one that the environment has ended stays so.
+    """
     found = read_step(raw)
-    if observation.reward is None and isinstance(found.reward, float | int):
-        observation = replace(observation, reward=found.reward)
-    seen = scored(transform, observation)
-    info = {**found.info, **getattr(seen, "metadata", {})}
-    return StepResult(seen, getattr(seen, "reward", None), found.terminated, found.truncated, info, found.requests)
+    if found.reward is not None:
+        observation = replace(observation, reward=read_reward(found.reward))
+    seen = read_step(scored(transform, observation))
+    going_on = not (found.terminated or found.truncated or observation.done)
+    terminated, truncated = seen[2:4] if going_on else found[2:4]
+    return StepResult(seen.observation, seen.reward, terminated, truncated, {**found.info, **seen.info}, found.requests)
 
 
 def scored(transform: Transform | None, observation: ObsT) -> ObsT:
@@ -52,12 +57,32 @@ def scored(transform: Transform | None, observation: ObsT) -> ObsT:
         return observation
     try:
         found: ObsT = transform(observation)
-        if isinstance(found, Mapping) or hasattr(found, "reward"):
-            return found
-        reason = EnvError(f"transform returned {found!r:.80}", "let it return the observation").to_data()
     except Exception as error:  # as above
         reason = _reason(error)
+    else:
+        try:
+            _check(found)
+            return found
+        except BadResultError as error:
+            reason = error.to_data()
     return replace(observation, reward=None, metadata={**observation.metadata, "error": reason})
+
+
+def _check(found: Any) -> None:
+    """Raise `BadResultError` for what is no observation, or has a reward that is no number."""
+    by_name = isinstance(found, Mapping)
+    if not ("reward" in found or "done" in found if by_name else hasattr(found, "reward")):
+        raise BadResultError(f"transform returned {found!r:.80}", "let it return the observation")
+    try:
+        read_reward(found.get("reward") if by_name else found.reward)
+    except BadResultError as error:
+        raise BadResultError(f"the transform's {error.message}", error.hint) from error
+
+
+def check_transform(transform: Any) -> None:
+    """Raise `UsageError` for what is neither None nor can be called."""
+    if transform is not None and not callable(transform):
+        raise UsageError(f"transform is {transform!r:.80}", "give a callable that takes an observation, or None")
 
 
 def _reason(error: Exception) -> dict[str, str]:

@@ -7,20 +7,29 @@ that the code may call.
 from __future__ import annotations
 
 from collections.abc import Callable
-from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self, TypeVar
 
 from envweave.core.environment import Environment
+from envweave.core.transform import check_transform
 from envweave.envs.interpreter import Interpreter
 from envweave.envs.stay import Parked
+from envweave.errors import InvalidActionError
 from envweave.sandbox import ExecutionResult
+from envweave.types import Action
 
 EXAMPLES = ("x = random.random()", "print(x)", "x * 2", "[len(word) for word in 'a bc def'.split()]", "1 / 0", "def")
 """Code that a random policy tries."""
 
 ActT = TypeVar("ActT")
 ObsT = TypeVar("ObsT")
+
+
+@dataclass
+class CodeAction(Action):
+    """Run Python code. Variables, functions, imports and files last until the end of the episode."""
+
+    code: str = field(metadata={"examples": list(EXAMPLES)})
 
 
 @dataclass(frozen=True)
@@ -35,9 +44,10 @@ class CodeEnvironment(Environment[ActT, ObsT]):
     """Sync, one call at a time. What is dropped without `close` is closed soon after."""
 
     applies_transform: ClassVar[bool] = True
-    OPERATOR_OPTIONS: ClassVar[frozenset[str]] = frozenset({"limits", "lineage", "modules", "sandbox", "servers"})
+    OPERATOR_OPTIONS: ClassVar[frozenset[str]] = frozenset({"limits", "modules", "sandbox"})
 
     def __init__(self, python: Interpreter, transform: Callable[[Any], Any] | None, episode: Any) -> None:
+        check_transform(transform)
         self.transform = transform
         self._python = python
         self._episode = episode
@@ -47,9 +57,9 @@ class CodeEnvironment(Environment[ActT, ObsT]):
         """The functions on this side that the code calls by name."""
         return {}
 
-    def _ran(self, code: str) -> ExecutionResult:
-        """Run the code of a step, and count it in an episode that counts."""
-        result = self._python.run(code)
+    def _ran(self, action: CodeAction) -> ExecutionResult:
+        """Run the code of a step, and count it: for those whose `_episode` has `step_count` and `last_exit_code`."""
+        result = self._python.run(_code_of(action))
         count = self._episode.step_count + 1
         self._episode = replace(self._episode, step_count=count, last_exit_code=result.exit_code)
         return result
@@ -63,13 +73,17 @@ class CodeEnvironment(Environment[ActT, ObsT]):
 
     def fork(self) -> Self:
         """A second environment at the same point of the same episode, with the same live Python."""
-        twin = copy(self)
+        twin = object.__new__(type(self))
+        twin.__dict__.update(self.__dict__)
         twin._part_from(self)
         twin._python = self._python.fork(twin._functions())
         return twin
 
     def _part_from(self, original: Self) -> None:
         """In a copy: have of one's own what the two must not share."""
+
+    def __reduce__(self) -> Any:
+        raise TypeError("live Python cannot leave its process")
 
     def close(self) -> None:
         self._python.close()
@@ -79,3 +93,11 @@ class CodeEnvironment(Environment[ActT, ObsT]):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _code_of(action: Any) -> str:
+    code = getattr(action, "code", None)
+    if not isinstance(code, str):
+        hint = "write env.step(CodeAction(code='…')); a handle, as of ew.make, takes plain data too"
+        raise InvalidActionError(f"the action is {action!r:.80}", hint)
+    return code

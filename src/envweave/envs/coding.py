@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from envweave.client.env_client import EnvClient
 from envweave.core.transform import scored
-from envweave.envs.code import EXAMPLES, CodeEnvironment
+from envweave.envs.code import CodeAction, CodeEnvironment
 from envweave.envs.interpreter import MODULES, Interpreter
 from envweave.envs.stay import Furniture
 from envweave.envs.transcript import shown_error, shown_output
 from envweave.errors import UsageError
 from envweave.rewards import create_safe_env_transform
 from envweave.sandbox import Limits
-from envweave.types import Action, Observation, State
+from envweave.types import Observation, State
 
-
-@dataclass
-class CodeAction(Action):
-    """Run Python code. Variables, functions, imports and files last until the end of the episode."""
-
-    code: str = field(metadata={"examples": list(EXAMPLES)})
+__all__ = ["CodeAction", "CodeObservation", "CodeState", "CodingEnv", "CodingEnvironment"]
 
 
 @dataclass
@@ -71,7 +66,7 @@ class CodingEnvironment(CodeEnvironment[CodeAction, CodeObservation]):
         return CodeObservation()
 
     def step(self, action: CodeAction) -> CodeObservation:
-        result = self._ran(action.code)
+        result = self._ran(action)
         seen = CodeObservation(
             stdout=shown_output(result),
             stderr=shown_error(result),

@@ -6,10 +6,13 @@ environment. The sandbox ends with the last environment or snapshot that uses it
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import inspect
+from collections.abc import Iterable, Mapping, Set
 from copy import copy
+from dataclasses import fields
 from typing import Any
 
+from envweave.core.suggest import nearest
 from envweave.envs.shared import Share
 from envweave.envs.stay import Functions, Furniture, Parked, Stay, housed
 from envweave.errors import ClosedError, ResetNeededError, UsageError
@@ -40,14 +43,10 @@ class Interpreter:
         sandbox: Mapping[str, Any] | None = None,
     ) -> None:
         """`modules` are imported before the code begins; `sandbox` has options of `Sandbox`, its walls above all."""
-        if isinstance(modules, str):
-            raise UsageError(f"modules is {modules!r}", f"write modules=({modules!r},)")
-        names = tuple(modules)
-        wrong = next((name for name in names if not all(part.isidentifier() for part in name.split("."))), None)
-        if wrong is not None:
-            raise UsageError(f"{wrong!r} is not a module", "modules=('math', 'numpy')")
-        self._modules = names
-        self._house = _house(_limits(limits), {"preload": names, **(sandbox or {})})
+        self._modules = _names(modules)
+        if sandbox is not None and not isinstance(sandbox, Mapping):
+            raise UsageError(f"sandbox is {sandbox!r}", "it has options of `Sandbox`: sandbox={'backend': 'docker'}")
+        self._house = _house(_limits(limits), {"preload": self._modules, **(sandbox or {})})
         self._stay: Stay | None = None
         self._closed = False
 
@@ -64,7 +63,7 @@ class Interpreter:
         """A new session in place of the old one. With a seed, `random` inside is seeded."""
         self._check_open()
         imports = [f"import {name}" for name in self._modules if name.partition(".")[0] not in (tools or ())]
-        seeded = "" if seed is None else _SEEDED.format(seed=int(seed))
+        seeded = "" if seed is None else _SEEDED.format(seed=checked_seed(seed))
         definitions = "\n".join((*imports, seeded, furniture.definitions))
         house, seat = housed(self._house, lambda: self._house.thing.start(tools=tools))
         names = frozenset(tools or ())
@@ -129,17 +128,44 @@ class Interpreter:
             raise ClosedError("the environment is closed")
 
     def _move(self, stay: Stay) -> None:
+        """Into a stay that is ready. If it cannot be made so, all is as it was."""
+        try:
+            stay.furnish()
+        except BaseException:
+            stay.end()
+            raise
         old, self._stay = self._stay, stay
         if old is not None:
             old.end()
         if self._closed:  # meanwhile, by another thread
             self.close()
             self._check_open()
-        stay.furnish()
+
+
+def _names(modules: Iterable[str]) -> tuple[str, ...]:
+    if isinstance(modules, str):
+        raise UsageError(f"modules is {modules!r}", f"write modules=({modules!r},)")
+    if not isinstance(modules, Iterable):
+        raise UsageError(f"modules is {modules!r}", "modules=('math', 'numpy')")
+    names = tuple(modules)
+    for name in names:
+        if not isinstance(name, str) or not all(part.isidentifier() for part in name.split(".")):
+            raise UsageError(f"{name!r} is not a module", "modules=('math', 'numpy')")
+    return names
+
+
+def checked_seed(seed: Any) -> int | None:
+    """Raises `UsageError` for what is no seed."""
+    if seed is None:
+        return None
+    if isinstance(seed, bool) or not hasattr(type(seed), "__index__"):
+        raise UsageError(f"the seed is {seed!r}", "it is a whole number, or None for chance")
+    return int(seed)
 
 
 def _house(limits: Limits, options: Mapping[str, Any]) -> Share[Sandbox]:
     """The sandbox that holds code in this way."""
+    _check_names("option of the sandbox", options, inspect.signature(Sandbox).parameters.keys() - {"limits"})
 
     def make() -> Sandbox:
         try:
@@ -162,7 +188,15 @@ def _key(value: Any) -> Any:
 def _limits(given: Limits | Mapping[str, Any] | None) -> Limits:
     if isinstance(given, Limits):
         return given
-    try:
-        return Limits(**(given or {}))
-    except TypeError as error:
-        raise UsageError(f"no limits can be made of {given!r}: {error}", "see `Limits` for their names") from None
+    if given is not None and not isinstance(given, Mapping):
+        raise UsageError(f"limits is {given!r}", "write limits={'wall': 5.0}, or Limits(wall=5.0)")
+    _check_names("limit", given or {}, {each.name for each in fields(Limits)})
+    return Limits(**(given or {}))
+
+
+def _check_names(what: str, given: Mapping[str, Any], known: Set[str]) -> None:
+    wrong = next((name for name in given if name not in known), None)
+    if wrong is not None:
+        meant = nearest(str(wrong), known)
+        hint = f"there are {', '.join(sorted(known))}" if meant is None else f"did you mean {meant!r}?"
+        raise UsageError(f"there is no {what} {wrong!r}", hint)

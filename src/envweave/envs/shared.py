@@ -38,15 +38,19 @@ class Share(Generic[T]):
 
     @classmethod
     def of(cls, key: Hashable, make: Callable[[], T]) -> Share[T]:
-        """A part in the thing that is known by a key in this process; it is made if nobody holds it."""
+        """A part in the thing that is known by a key in this process; it is made if nobody holds it.
+
+        Two threads at once may both make it, and then one is closed again: nobody waits for another one's `make`.
+        """
         full = (os.getpid(), key)
-        with _Pot.LOCK:
-            pot = _Pot.KNOWN.get(full)
-            if pot is None:
-                pot = _Pot.KNOWN[full] = _Pot(make(), full)
-            else:
-                pot.holders += 1
+        pot = _Pot.joined(full)
+        if pot is not None:
             return cls(pot)
+        thing = make()
+        pot = _Pot.joined(full, thing)
+        if pot.thing is not thing:
+            thing.close()
+        return cls(pot)
 
     def again(self) -> Share[T]:
         """A part for another holder. Raises `ClosedError` if this one was given back."""
@@ -73,6 +77,17 @@ class _Pot(Generic[T]):
         self.holders = 1
         self._key = key
 
+    @classmethod
+    def joined(cls, key: Any, thing: T | None = None) -> Any:
+        """The pot of that key with one holder more, or else a new one for the thing, or else None."""
+        with cls.LOCK:
+            pot = cls.KNOWN.get(key)
+            if pot is not None:
+                pot.holders += 1
+            elif thing is not None:
+                pot = cls.KNOWN[key] = _Pot(thing, key)
+            return pot
+
     def leave(self) -> None:
         with self.LOCK:
             self.holders -= 1
@@ -93,6 +108,14 @@ def _sweep_here() -> None:
             return
         _SWEEPERS[:] = [os.getpid()]
     threading.Thread(target=_sweep, name="envweave-sweeper", daemon=True).start()
+
+
+def _unlock() -> None:
+    """In a forked child: the thread that had the lock is not there to give it back."""
+    _Pot.LOCK = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_unlock)
 
 
 def _sweep() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sized
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
@@ -68,7 +68,7 @@ class Stay:
         if self.furniture.definitions:
             session.define(self.furniture.definitions)
         for name, value in self.furniture.values.items():
-            session.set(name, value)
+            _put(session, name, value)
 
     def asked(self, question: Callable[[Session], T]) -> T:
         """A question may run code of the agent, a `__repr__`, and so end its interpreter."""
@@ -101,6 +101,19 @@ def housed(house: Share[Sandbox], make: Callable[[], C]) -> tuple[Share[Sandbox]
     except BaseException:
         own.leave()
         raise
+
+
+def _put(session: Session, name: str, value: Any) -> None:
+    try:
+        session.set(name, value)
+    except SandboxError as error:
+        if "MemoryError" not in error.message:
+            raise
+        size = f" of length {len(value)}" if isinstance(value, Sized) else ""
+        raise SandboxError(
+            f"{name}, a {type(value).__name__}{size}, does not fit into the memory of the session",
+            "give it more: limits={'memory_bytes': …}",
+        ) from error
 
 
 def _known(tools: Functions | None, names: frozenset[str]) -> Functions:

@@ -14,10 +14,10 @@ RESERVED = ("model", "messages", "stream")
 
 
 class Message(TypedDict):
-    """One message of a conversation; `content` is a text, or a list of parts as OpenAI has them."""
+    """One message of a conversation."""
 
     role: str
-    content: str | list[dict[str, Any]]
+    content: str
 
 
 def prompt_message(prompt: str) -> Message:

@@ -20,6 +20,7 @@ from envweave.errors import (
 from envweave.lm.address import checked_url
 from envweave.lm.answer import Answer, Raw, read_answer
 from envweave.lm.body import Message, body_for, check_extra, prompt_message
+from envweave.lm.limits import check_limits
 from envweave.lm.pause import pause_before
 from envweave.lm.pool import Pool, endpoint_class, loop
 from envweave.lm.secret import Secret
@@ -49,8 +50,7 @@ class LanguageModel:
         extra: Mapping[str, Any] | None = None,
         sleep: Callable[[float], Awaitable[Any]] = asyncio.sleep,
     ) -> None:
-        if not 0 < timeout < float("inf") or at_once < 1 or retries < 0:
-            raise UsageError(f"no call fits timeout={timeout!r}, at_once={at_once!r}, retries={retries!r}")
+        check_limits(timeout, at_once=at_once, retries=retries, max_tokens=max_tokens, temperature=temperature)
         if not isinstance(model, str) or not model:
             raise UsageError(f"a model is named by a string, not {model!r:.100}")
         endpoint_class()  # a missing package is said now, not in the middle of an episode
@@ -171,15 +171,22 @@ class LanguageModel:
 
     def _open(self) -> Pool:
         """The pool of this process."""
-        if self._closed:
-            raise ClosedError("the language model was closed")
+        self._check_open()
         if self._pool is not None and not self._pool.is_ours:
             self._pool.drop()
             self._pool = None
         if self._pool is None:
             self._pool = self._new_pool()
             weakref.finalize(self, self._pool.drop).atexit = False
+            self._check_open()
         return self._pool
+
+    def _check_open(self) -> None:
+        """Raises `ClosedError`, and ends a pool that whoever closed the model may not have seen."""
+        if self._closed:
+            if self._pool is not None and not self._pool.closed:
+                self._pool.drop()
+            raise ClosedError("the language model was closed")
 
     def _new_pool(self) -> Pool:
         try:

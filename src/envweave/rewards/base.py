@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
+from math import inf, isfinite
 from typing import Any
 
 from envweave.errors import UsageError
@@ -32,6 +33,14 @@ def checked_name(name: Any) -> str:
     if not isinstance(name, str) or not name or "." in name:
         raise UsageError(f"{name!r} cannot name a contribution", "use a text without dots")
     return name
+
+
+def checked_number(name: str, value: Any, *, least: float = -inf) -> float:
+    """A finite number that was given under this name. Raises `UsageError` if it is none, or less than that."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value) or value < least:
+        hint = "give a finite number" if least == -inf else f"give a number of at least {least:g}"
+        raise UsageError(f"{name} is {value!r}", hint)
+    return value
 
 
 class Transform(ABC):

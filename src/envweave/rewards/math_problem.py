@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from math import isfinite
 from typing import Any
 
 from envweave.errors import UsageError
 from envweave.rewards.answers import answer_part, matches, read_list, read_number
-from envweave.rewards.base import RewardTransform, checked_name
+from envweave.rewards.base import RewardTransform, checked_name, checked_number
 from envweave.rewards.numerals import Number
 from envweave.rewards.run import Run, read_run
 from envweave.rewards.scores import Score
@@ -40,11 +39,9 @@ class MathProblemTransform(RewardTransform):
         Without one, whole numbers must be the same, and others within a billionth of the expected one. Raises
         `UsageError` for an expected answer that no answer could match.
         """
-        if tolerance is not None and not (isfinite(tolerance) and tolerance >= 0):
-            raise UsageError(f"tolerance is {tolerance!r}", "use a number of at least 0, or None")
         self.expected_answer = expected_answer
-        self.tolerance = tolerance
-        self.reward = reward
+        self.tolerance = None if tolerance is None else checked_number("tolerance", tolerance, least=0)
+        self.reward = checked_number("reward", reward)
         self.name = checked_name(name)
         self._expected = _expectation(expected_answer)
 

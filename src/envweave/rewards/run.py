@@ -1,7 +1,8 @@
-"""What an observation says about code that was run: from the CodeAct environment, the coding environment, or the wire.
+"""What an observation says about code that was run: from an environment that runs code, or from the wire.
 
 metadata["last_code"]                        the code
 execution_result                             what came of it, in CodeAct (the fields of the sandbox's ExecutionResult)
+result                                       the same in the REPL
 stdout, stderr, exit_code                    the same, beside each other, in the coding environment
 """
 
@@ -32,11 +33,20 @@ def read_code(observation: Any) -> str:
     return code
 
 
+def has_succeeded(observation: Any) -> bool:
+    """True if something was run, and without failing."""
+    try:
+        return read_run(observation).success
+    except BadResultError:
+        return False
+
+
 def read_run(observation: Any) -> Run:
     """What came of it. Raises `BadResultError` if nothing was run: no result is not a wrong result."""
     result = member(observation, "execution_result")
-    if result is None:
-        result = observation
+    if result is None:  # a `result` may be anything, elsewhere
+        inner = member(observation, "result")
+        result = observation if member(inner, "stdout") is None else inner
     stdout, exit_code, success = (member(result, name) for name in ("stdout", "exit_code", "success"))
     if not isinstance(success, bool):
         success = exit_code == 0 if isinstance(exit_code, int) else None

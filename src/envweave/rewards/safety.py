@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from envweave.core.source import UnreadableError
 from envweave.errors import UsageError
-from envweave.rewards.base import RewardTransform, checked_name
-from envweave.rewards.dangers import find_dangers
-from envweave.rewards.run import read_code
+from envweave.rewards.base import RewardTransform, checked_name, checked_number
+from envweave.rewards.dangers import Danger, find_dangers
 from envweave.rewards.scores import Score
-from envweave.rewards.source import parse
+from envweave.rewards.source import read_tree
 
 DANGEROUS_PATTERNS = (
     "import builtins",
@@ -46,8 +46,9 @@ class CodeSafetyTransform(RewardTransform):
 
     The first one stands in `metadata["safety_violation"]` as text, `import os (line 3)`, and all of them in
     `metadata["safety_violations"]`. The syntax tree is looked at, so a comment, a text or a method of such a name is no
-    violation. Code that is not Python is none either: it never ran. Without code in `metadata["last_code"]` there is no
-    score, for what nobody has seen is not safe.
+    violation. Code that is not Python is none either: it never ran. Code that is too long or nested too deeply to be
+    read is one, `unreadable code`: its author could have written less. Without code in `metadata["last_code"]` there is
+    no score, for what nobody has seen is not safe.
 
     This shapes a reward and holds nothing back: code can always be written so that its tree looks harmless. What holds
     code back is the sandbox.
@@ -57,13 +58,16 @@ class CodeSafetyTransform(RewardTransform):
         self, penalty: float = -1.0, *, patterns: Iterable[str] = DANGEROUS_PATTERNS, name: str = "code_safety"
     ) -> None:
         """A pattern is `"import module"` or a name. Raises `UsageError` for anything else."""
-        self.penalty = penalty
+        self.penalty = checked_number("penalty", penalty)
         self.patterns = frozenset(_checked(patterns))
         self.name = checked_name(name)
 
     def score(self, observation: Any) -> Score:
-        tree = parse(read_code(observation))
-        dangers = [] if tree is None else find_dangers(tree, self.patterns)
+        try:
+            tree = read_tree(observation)
+            dangers = [] if tree is None else find_dangers(tree, self.patterns)
+        except UnreadableError:
+            dangers = [Danger(1, "unreadable code")]
         if not dangers:
             return Score(0.0)
         found = [{"pattern": danger.pattern, "line": danger.line} for danger in dangers]
@@ -71,8 +75,8 @@ class CodeSafetyTransform(RewardTransform):
 
 
 def _checked(patterns: Iterable[str]) -> Iterable[str]:
-    if isinstance(patterns, str):
-        raise UsageError(f"patterns is the text {patterns!r}", "give a list: ['import os', 'eval']")
+    if isinstance(patterns, str) or not isinstance(patterns, Iterable):
+        raise UsageError(f"patterns is {patterns!r}", "give a list: ['import os', 'eval']")
     for pattern in patterns:
         name = pattern.removeprefix("import ") if isinstance(pattern, str) else ""
         parts = name.split(".") if pattern != name else [name]

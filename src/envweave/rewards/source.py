@@ -1,31 +1,26 @@
-"""Parse code that nobody has read, without a word on stderr and within bounds."""
+"""The syntax tree of the code that an observation is about."""
 
 from __future__ import annotations
 
 import ast
-import threading
-import warnings
+from typing import Any
 
+from envweave.core.source import parse
 from envweave.errors import BadResultError
-
-LONGEST = 200_000
-"""Characters of code that are parsed: a syntax tree takes a hundred times as much memory."""
-
-_QUIET = threading.Lock()  # the filters of warnings belong to the whole process
+from envweave.rewards.run import has_succeeded, read_code
 
 
-def parse(code: str) -> ast.Module | None:
-    """The syntax tree, or None if the code is not Python.
+def read_tree(observation: Any) -> ast.Module | None:
+    """The tree of the code that was run, or None if it is not Python and so never ran.
 
-    Raises `BadResultError` for code that is too long or nested too deeply to be read at all.
+    Raises `UnreadableError` for code that is too long or nested too deeply, and `BadResultError` if it cannot be told
+    what ran: there is no code, or it ran all the same, under another Python than this one.
     """
-    if len(code) > LONGEST:
-        raise BadResultError(f"the code has {len(code)} characters, too many to be read", f"at most {LONGEST} are")
     try:
-        with _QUIET, warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # "\d" in a text is no business of ours
-            return ast.parse(code)
-    except (RecursionError, MemoryError) as error:
-        raise BadResultError("the code is nested too deeply to be read") from error
-    except (SyntaxError, ValueError):  # ValueError: null bytes, half characters
+        return parse(read_code(observation))
+    except SyntaxError as error:
+        if has_succeeded(observation):
+            raise BadResultError(
+                f"the code ran, but is not Python to the one here: {error.msg}", "score with the Python that runs it"
+            ) from error
         return None

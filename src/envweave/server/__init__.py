@@ -12,6 +12,6 @@ __all__ = ["create_app", "create_fastapi_app"]
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'envweave.server' has no attribute {name!r}")
-    from envweave.server.app import create_app  # fastapi, which a worker process does not need
+    from envweave.core.lookup import load
 
-    return create_app
+    return load("envweave.server.app:create_app", extra="server")  # fastapi, which a worker process does not need

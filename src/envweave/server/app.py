@@ -57,7 +57,7 @@ def create_app(
     app.openapi = partial(description, offer, chosen)  # type: ignore[method-assign]
     routes.add_to(app)
     _add_descriptions(app, sessions)
-    app.add_middleware(Door, settings=chosen, stream=Stream(sessions), shortcuts=routes.shortcuts)
+    app.add_middleware(Door, settings=chosen, stream=Stream(sessions, routes.json_rpc), shortcuts=routes.shortcuts)
     if chosen.origins:  # outermost: a browser asks with OPTIONS first, and sends no token with that
         app.add_middleware(
             CORSMiddleware, allow_origins=chosen.origins, allow_methods=["GET", "POST", "DELETE"], allow_headers=["*"]

@@ -55,7 +55,7 @@ class Routes:
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
-        self._json_rpc = JsonRpc(sessions)
+        self.json_rpc = JsonRpc(sessions)
         self.streamable = Streamable(sessions)
         self.shortcuts: dict[tuple[str, str], Endpoint] = {}
         """By method and path, for whoever wants to call an endpoint without the layers of a web framework."""
@@ -154,11 +154,11 @@ class Routes:
         note = ""
         if speaks_mcp(request):
             try:
-                return Handed(self.streamable.app())
+                return Handed(await self.streamable.app())
             except UnavailableError as error:
                 note = f"; for MCP itself: {error.message}, {error.hint}"
         body = await self._body(request)
-        answer = await self._json_rpc.answer_text(body, request.headers.get(SESSION_HEADER), note)
+        answer = await self.json_rpc.answer_text(body, request.headers.get(SESSION_HEADER), note)
         return Response(answer, media_type=_JSON)
 
 

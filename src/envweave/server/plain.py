@@ -16,6 +16,7 @@ from envweave.server.session import Session, give
 from envweave.server.sessions import Sessions
 
 if TYPE_CHECKING:
+    from envweave.server.mcp import JsonRpc
     from envweave.server.sockets import LendingSocket
     from envweave.server.stream import Receive, Send
 
@@ -35,8 +36,11 @@ REFUSAL_WAITS = 2.0
 class PlainStream:
     """One connection of a client that speaks OpenEnv's protocol."""
 
-    def __init__(self, sessions: Sessions, receive: Receive, send: Send, socket: LendingSocket | None) -> None:
+    def __init__(
+        self, sessions: Sessions, json_rpc: JsonRpc, receive: Receive, send: Send, socket: LendingSocket | None
+    ) -> None:
         self._sessions = sessions
+        self._json_rpc = json_rpc
         self._receive = receive
         self._send = send
         self._socket = socket
@@ -96,9 +100,7 @@ class PlainStream:
                 await self._close()
                 return
             if kind == "mcp":
-                from envweave.server.mcp import JsonRpc  # few clients use it
-
-                await self._reply(Reply("mcp", await JsonRpc(self._sessions).answer(data, session.id)))
+                await self._reply(Reply("mcp", await self._json_rpc.answer(data, session.id)))
                 continue
             answer = self._loop.create_future()
             session.call(kind, data, Form.OPENENV, partial(give, answer))

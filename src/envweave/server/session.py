@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
@@ -25,6 +26,9 @@ Receiver = Callable[[Reply], None]
 
 TOOL_CALLS = frozenset({"tools", "call_tool"})
 """They come from beside the one who plays, have no numbers, and the first of them may begin an episode."""
+
+MOST_WAITING = 1000
+"""Calls that wait for their turn on one environment; one more is refused."""
 
 BRISK = 0.05
 """Seconds; a client that steps more often is worth the short way."""
@@ -89,6 +93,9 @@ class Session:
         self._pause = BRISK
         """Seconds between the last two calls."""
         self._receivers: list[Receiver] = []
+        self._queue: deque[Callable[[], None]] = deque()
+        """The calls that wait for their turn, in the order in which they came."""
+        self._waking = False
         self._idle = [None]
         """Empty while a call runs."""
         self.touched = loop.time()
@@ -120,7 +127,7 @@ class Session:
             self._again(receiver)
             return
         if self.began is not None and not self.closed and (name in TOOL_CALLS or self._call in TOOL_CALLS):
-            self._wait_turn(lambda _: self.call(name, data, form, receiver, number, work))
+            self._wait_turn(partial(self.call, name, data, form, receiver, number, work), receiver)
             return
         refusal = self._refusal(number)
         if refusal is None and not self._acquire():  # the express came first
@@ -206,7 +213,7 @@ class Session:
             return self.taken
         reply = self._lost(answer) if isinstance(answer, EnvWeaveError) else answer
         self._settle(reply)
-        if self._receivers:
+        if self._receivers or self._queue:
             self._loop.call_soon_threadsafe(self._deliver, reply)
         return reply
 
@@ -217,12 +224,25 @@ class Session:
         else:
             self._receivers.append(receiver)
 
-    def _wait_turn(self, receiver: Receiver) -> None:
-        """Have the reply of the call that runs, which may be the express's, and have ended meanwhile."""
-        self._receivers.append(receiver)
-        last = self._last
-        if self.began is None and last is not None:
-            self._deliver(last)
+    def _wait_turn(self, call: Callable[[], None], receiver: Receiver) -> None:
+        """Make a call when those before it have ended; the last may be the express's, and have ended meanwhile."""
+        if len(self._queue) >= MOST_WAITING:
+            error = BusyError(f"{MOST_WAITING} calls on {self.env_id} are waiting already", "make fewer at once")
+            receiver(fault(error, episode=self._episode))
+            return
+        self._queue.append(call)
+        self._wake()
+
+    def _wake(self) -> None:
+        """Let the next of those who wait begin; one that is refused does not keep the others waiting."""
+        if self._waking:  # it has ended at once, and the loop below goes on
+            return
+        self._waking = True
+        try:
+            while self._queue and self.began is None:
+                self._queue.popleft()()
+        finally:
+            self._waking = False
 
     def _again(self, receiver: Receiver) -> None:
         self.touched = monotonic()
@@ -297,6 +317,7 @@ class Session:
         receivers, self._receivers = self._receivers, []
         for receiver in receivers:
             receiver(reply)
+        self._wake()
 
     def _lost(self, error: EnvWeaveError) -> Reply:
         """The environment is gone in the middle of a call: its episode ends without a score."""

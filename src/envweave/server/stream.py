@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 from urllib.parse import parse_qs
 
+from envweave.server.mcp import JsonRpc
 from envweave.server.plain import PlainStream
 from envweave.server.sessions import Sessions
 from envweave.server.woven import WovenStream
@@ -19,8 +20,9 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 class Stream:
     """The endpoint."""
 
-    def __init__(self, sessions: Sessions) -> None:
+    def __init__(self, sessions: Sessions, json_rpc: JsonRpc) -> None:
         self._sessions = sessions
+        self._json_rpc = json_rpc
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self._sessions.start()
@@ -32,4 +34,4 @@ class Stream:
         else:
             await send({"type": "websocket.accept"})
             asked = parse_qs(scope.get("query_string", b"").decode("latin-1")).get("session_id", [None])[0]
-            await PlainStream(self._sessions, receive, send, socket).run(asked)
+            await PlainStream(self._sessions, self._json_rpc, receive, send, socket).run(asked)

@@ -7,16 +7,17 @@ protocol wants of it, or names an `MCP-Protocol-Version`. OpenEnv's tool clients
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fastapi import Request
 
+from envweave.errors import ClosedError
 from envweave.server.sessions import Sessions
 from envweave.tools.mcp.needed import need_mcp
 
 if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Receive, Scope, Send
+    from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+    from starlette.types import ASGIApp
 
 
 def speaks_mcp(request: Request) -> bool:
@@ -29,38 +30,39 @@ class Streamable:
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
         self._owner: asyncio.Task[None] | None = None
-        self._ready: asyncio.Future[Any]
+        self._ready: asyncio.Future[StreamableHTTPSessionManager]
 
-    def app(self) -> ASGIApp:
-        """What answers a request. Raises `UnavailableError` without the `mcp` package."""
-        need_mcp()
-        return self._answer
-
-    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        loop = self._sessions.loop
-        if self._owner is None or self._owner.done() or self._owner.get_loop() is not loop:
+    async def app(self) -> ASGIApp:
+        """What answers a request. Raises `UnavailableError` without the `mcp` package, `ClosedError` at the end."""
+        loop, owner = self._sessions.loop, self._owner
+        if owner is None or owner.done() or owner.get_loop() is not loop:
+            need_mcp()
             self._ready = loop.create_future()
-            self._owner = loop.create_task(self._own(self._ready))
-        manager = await asyncio.shield(self._ready)
-        await manager.handle_request(scope, receive, send)
+            self._owner = owner = loop.create_task(self._own(self._ready))
+        ready = self._ready
+        await asyncio.wait({ready, owner}, return_when=asyncio.FIRST_COMPLETED)
+        if not ready.done():
+            if owner.cancelled():
+                raise ClosedError("the server is stopping")
+            owner.result()  # raises what was in the way
+        answer: ASGIApp = ready.result().handle_request
+        return answer
 
-    async def _own(self, ready: asyncio.Future[Any]) -> None:
-        try:
-            from envweave.server.official import manager_for  # the mcp package, which takes half a second
-
-            manager = manager_for(self._sessions)
-            async with manager.run():
-                ready.set_result(manager)
-                await asyncio.Event().wait()
-        except Exception as error:  # whatever it is, it is for those who wait
-            if ready.done():
-                raise
-            ready.set_exception(error)
+    async def _own(self, ready: asyncio.Future[StreamableHTTPSessionManager]) -> None:
+        manager = await asyncio.to_thread(_new_manager, self._sessions)
+        async with manager.run():
+            ready.set_result(manager)
+            await asyncio.Event().wait()
 
     async def stop(self) -> None:
         """Let go of all who still wait for an answer."""
         if self._owner is not None:
             self._owner.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._owner
+            await asyncio.wait({self._owner})
             self._owner = None
+
+
+def _new_manager(sessions: Sessions) -> StreamableHTTPSessionManager:
+    from envweave.server.official import manager_for  # the mcp package, which takes half a second
+
+    return manager_for(sessions)

@@ -98,6 +98,15 @@ class VectorEnv(ABC):
         """The environments that were sent something and whose answer was not received yet."""
         return sorted(self._in_flight)
 
+    @property
+    def transform(self) -> Any:
+        """Each environment has its own, from when it is built: setting it here raises `UsageError`."""
+        raise UsageError("a vector has no transform", "give it to each environment: make_vector(…, transform=…)")
+
+    @transform.setter
+    def transform(self, transform: Any) -> None:
+        _ = self.transform
+
     # Barrier ...
 
     def reset(

@@ -77,6 +77,16 @@ def test_it_plays_and_its_transform_is_its_own_matter(kind, wrapper):
             handle.step("x")
 
 
+@pytest.mark.parametrize("kind", [Sync, Awaiting])
+def test_a_transform_that_is_set_on_the_handle_is_the_environments(kind):
+    env = kind()
+    with ew.adapt(env) as handle:
+        handle.reset()
+        handle.transform = lambda observation: observation + 1000
+        assert handle.transform is env.transform
+        assert handle.step(1).observation == 1001
+
+
 def test_what_stayed_sync_in_an_async_one_runs_on_one_thread_of_its_own():
     env = Half()
     with ew.adapt(env) as handle:

@@ -5,7 +5,7 @@ import threading
 import pytest
 
 import envweave as ew
-from envweave.errors import BusyError, ClosedError, ResetNeededError
+from envweave.errors import BusyError, ClosedError, ResetNeededError, UnavailableError
 
 
 def ends(requests):
@@ -466,6 +466,19 @@ def test_a_reset_that_refuses_its_options_still_tells_that_the_old_episode_ended
         env.reset(level=2)
     assert ends(env.reset().requests) == ["closed"]
     assert ends(env.close()) == ["closed"]
+
+
+def test_a_reset_that_takes_a_package_that_is_not_here_says_so():
+    class Env(ew.examples.CounterEnv):
+        def reset(self, *, token=None):
+            if token:
+                raise UnavailableError("'httpx' is not installed", "pip install 'envweave[client]'")
+            return super().reset()
+
+    env = ew.adapt(Env())
+    with pytest.raises(UnavailableError, match="'httpx' is not installed"):
+        env.reset(token="x")
+    env.reset()
 
 
 def test_a_step_that_comes_back_to_a_closed_handle_does_not_open_it_again():

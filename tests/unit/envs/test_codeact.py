@@ -1,5 +1,8 @@
 """Actions are Python code: what lasts, what is seen, what it is worth."""
 
+import pickle
+from dataclasses import replace
+
 import pytest
 
 import envweave as ew
@@ -14,7 +17,8 @@ from envweave.codeact import (
     create_codeact_env,
     create_mcp_environment,
 )
-from envweave.errors import ClosedError, ResetNeededError, UsageError
+from envweave.envs import coding
+from envweave.errors import ClosedError, InvalidActionError, ResetNeededError, UsageError
 from envweave.rewards import MathProblemTransform, create_math_env_transform
 from envweave.testing.check import check_env
 from envweave.tools import ToolRegistry
@@ -446,6 +450,13 @@ def test_a_snapshot_with_more_tools_brings_them_along(env):
         ({"limits": {"nope": 1}}, "nope"),
         ({"limits": {"wall": -1}}, "wall"),
         ({"limits": 3}, "3"),
+        ({"limits": {"wal": 3}}, "'wal'"),
+        ({"transform": 5}, "transform is 5"),
+        ({"modules": 5}, "modules is 5"),
+        ({"modules": [1]}, "1 is not a module"),
+        ({"sandbox": "docker"}, "sandbox is 'docker'"),
+        ({"sandbox": {"backnd": "docker"}}, "'backnd'"),
+        ({"sandbox": {"limits": None}}, "'limits'"),
         ({"modules": "math"}, "'math'"),
         ({"modules": ["a b"]}, "'a b'"),
         ({"modules": ["os;print(1)"]}, "os;print"),
@@ -461,6 +472,66 @@ def test_a_wrong_option_is_the_callers_mistake_at_once_and_has_a_hint(wrong, sai
         create_codeact_env(**wrong)
     assert said in caught.value.message
     assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("wrong", "meant"), [({"limits": {"wal": 3}}, "wall"), ({"sandbox": {"backnd": 1}}, "backend")]
+)
+def test_a_mistyped_name_is_told_the_nearest(wrong, meant):
+    with pytest.raises(UsageError) as caught:
+        create_codeact_env(**wrong)
+    assert caught.value.hint == f"did you mean {meant!r}?"
+
+
+@pytest.mark.parametrize("seed", ["1", 1.5, True, [1]])
+def test_a_seed_is_a_whole_number_or_none(env, seed):
+    run(env, "kept = 1")
+    with pytest.raises(UsageError, match="the seed is"):
+        env.reset(seed=seed)
+    assert run(env, "kept").return_value == 1
+
+
+@pytest.mark.parametrize("action", [{"code": "1"}, "1", None, CodeAction(code=5)], ids=str)
+def test_what_is_no_action_is_refused_with_how_to_write_one(env, action):
+    with pytest.raises(InvalidActionError, match="the action is") as caught:
+        env.step(action)
+    assert "CodeAction(code=" in caught.value.hint
+    assert env.state.step_count == 0
+
+
+def test_the_action_is_the_coding_environments_too():
+    assert CodeAction is coding.CodeAction
+    with ew.make("codeact") as handle:
+        handle.reset()
+        assert handle.step(coding.CodeAction(code="1 + 1")).observation.execution_result.return_value == 2
+
+
+def test_the_transform_is_set_on_a_handle_at_any_time():
+    with ew.make("codeact") as handle:
+        handle.reset()
+        handle.transform = create_math_env_transform(expected_answer=42)
+        assert handle.step(CodeAction(code="42")).reward == 1.1
+        with handle.fork() as twin:
+            handle.transform = None
+            assert handle.step(CodeAction(code="42")).reward is None
+            assert twin.step(CodeAction(code="42")).reward == 1.1
+
+
+def test_a_reward_that_is_no_number_is_unscored_without_a_handle_too(env):
+    env.transform = lambda seen: replace(seen, reward=float("nan"))
+    seen = env.step(CodeAction(code="1"))
+    assert seen.reward is None
+    assert seen.metadata["error"]["message"] == "the transform's reward is nan"
+
+
+def test_it_does_not_leave_its_process(env):
+    with pytest.raises(TypeError, match="live Python cannot leave its process"):
+        pickle.dumps(env)
+
+
+def test_servers_are_the_operators_choice_and_only_here():
+    assert {"limits", "modules", "sandbox", "servers"} == CodeActEnvironment.OPERATOR_OPTIONS
+    assert {"limits", "modules", "sandbox"} == coding.CodingEnvironment.OPERATOR_OPTIONS
 
 
 def test_files_of_the_sandbox_lie_in_each_episodes_folder():

@@ -1,14 +1,16 @@
 """A thing that several hold is closed by the last of them; an interpreter is a fresh session for each episode."""
 
 import gc
+import os
 import pickle
+import signal
 import threading
 from collections import UserDict
 
 import pytest
 
 from envweave.envs.interpreter import Interpreter
-from envweave.envs.shared import Share
+from envweave.envs.shared import Share, _Pot
 from envweave.envs.stay import Furniture
 from envweave.errors import ClosedError, ResetNeededError, SandboxError
 
@@ -122,6 +124,52 @@ def test_many_threads_share_one_thing_and_it_is_closed_once():
     for thread in threads:
         thread.join()
     assert all(len(thing.closers) == 1 for thing in made)
+
+
+def test_nobody_waits_while_another_thing_is_made():
+    making, done = threading.Event(), threading.Event()
+
+    def make():
+        making.set()
+        assert done.wait(10)
+        return Thing()
+
+    shares = []
+    slow = threading.Thread(target=lambda: shares.append(Share.of("test-slow", make)))
+    slow.start()
+    assert making.wait(10)
+    first = Share.of("test-slow", Thing)  # the same one, even
+    done.set()
+    slow.join()
+    assert shares[0].thing is first.thing
+    for share in (first, *shares):
+        share.leave()
+    assert len(first.thing.closers) == 1
+
+
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # that it has threads is the point
+def test_a_child_that_is_forked_while_the_lock_is_held_has_one_of_its_own():
+    held, done = threading.Event(), threading.Event()
+
+    def hold():
+        with _Pot.LOCK:
+            held.set()
+            done.wait(10)
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    assert held.wait(10)
+    child = os.fork()
+    if child == 0:
+        signal.alarm(10)
+        try:
+            Share.of("test-fork", Thing).leave()
+            os._exit(0)
+        finally:
+            os._exit(1)
+    done.set()
+    holder.join()
+    assert os.waitpid(child, 0)[1] == 0
 
 
 def test_a_close_that_raises_does_not_stop_the_sweeper():
@@ -288,3 +336,30 @@ def test_an_interpreter_that_is_closed_while_it_begins_keeps_no_session(python):
     assert not other.begun
     assert other._house.thing is python._house.thing
     assert len(python._house.thing._living._cores) == 1
+
+
+def test_a_stay_that_cannot_be_furnished_leaves_the_old_one_as_it_is(python):
+    python.run("kept = 1")
+    with pytest.raises(SandboxError):
+        python.begin(furniture=Furniture("1 / 0"))
+    assert python.run("kept").return_value == 1
+
+
+def test_an_old_stay_that_does_not_end_well_leaves_the_new_one_furnished(python):
+    def fail():
+        raise SandboxError("it will not end")
+
+    python._stay.seat.leave, leave = fail, python._stay.seat.leave
+    with pytest.raises(SandboxError, match="will not end"):
+        python.begin(furniture=Furniture(values={"context": "long"}))
+    assert python.run("context").return_value == "long"
+    leave()
+
+
+def test_a_value_that_does_not_fit_is_named_with_its_size_and_the_limit():
+    python = Interpreter(limits={"memory_bytes": 64 << 20})
+    with pytest.raises(SandboxError) as caught:
+        python.begin(furniture=Furniture(values={"context": "x" * (200 << 20)}))
+    python.close()
+    assert caught.value.message == f"context, a str of length {200 << 20}, does not fit into the memory of the session"
+    assert "memory_bytes" in caught.value.hint

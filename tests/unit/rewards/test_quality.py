@@ -43,7 +43,13 @@ def test_without_code_or_without_a_result_there_is_no_score(ran):
         assert seen.metadata["error"]["hint"]
 
 
-def test_code_that_is_nested_too_deeply_has_a_reason(ran):
-    seen = CodeQualityTransform()(ran(code="-" * 100_000 + "1"))
+@pytest.mark.parametrize("code", ["-" * 100_000 + "1", "x=1\n" * 100_000], ids=["deep", "long"])
+def test_code_that_cannot_be_read_is_no_way_around_the_penalty(ran, code):
+    for success in (True, False):
+        assert CodeQualityTransform()(ran(code=code, success=success)).reward == -0.2
+
+
+def test_code_that_ran_although_it_is_not_python_here_is_not_scored(ran):
+    seen = CodeQualityTransform()(ran(code="print 1", success=True))
     assert seen.reward is None
-    assert "nested too deeply" in seen.metadata["error"]["message"]
+    assert "the code ran" in seen.metadata["error"]["message"]

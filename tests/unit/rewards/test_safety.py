@@ -1,7 +1,5 @@
 """Dangerous code is found by its syntax tree, named with its line, and what only looks like it is not punished."""
 
-import warnings
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -10,8 +8,8 @@ import envweave as ew
 from envweave.rewards import DANGEROUS_PATTERNS, CodeSafetyTransform
 
 
-def judge(ran, code, **options):
-    seen = CodeSafetyTransform(**options)(ran(code=code))
+def judge(ran, code, success=True, **options):
+    seen = CodeSafetyTransform(**options)(ran(code=code, success=success))
     return seen.reward, seen.metadata.get("safety_violation")
 
 
@@ -92,17 +90,18 @@ def test_a_danger_is_named_and_costs_the_penalty(ran, code, pattern):
         "x.__class__.__name__",
         "os = 3\nprint(os)",
         "open: int = 3\nprint(open)",
-        "1 +",
-        "import os import",
         "",
         "   \n",
         "x = '\\d'",
-        "nul\0byte",
-        "x = '\ud800'",
     ],
 )
-def test_what_is_harmless_or_is_not_python_costs_nothing(ran, code):
+def test_what_is_harmless_costs_nothing(ran, code):
     assert judge(ran, code) == (0.0, None)
+
+
+@pytest.mark.parametrize("code", ["1 +", "import os import", "nul\0byte", "x = '\ud800'"])
+def test_what_is_not_python_never_ran_and_costs_nothing(ran, code):
+    assert judge(ran, code, success=False) == (0.0, None)
 
 
 def test_all_violations_are_listed_with_their_lines_and_the_penalty_is_paid_once(ran):
@@ -155,10 +154,15 @@ def test_code_that_nobody_has_seen_is_not_safe_but_not_scored(metadata):
         pytest.param("x = 1\n" * 100_000, id="length"),
     ],
 )
-def test_code_that_cannot_be_read_has_no_score_but_a_reason(ran, code):
-    seen = CodeSafetyTransform()(ran(code=code))
-    assert seen.reward is None
-    assert seen.metadata["error"]["code"] == "env.bad_result"
+def test_code_that_cannot_be_read_is_no_way_around_the_penalty(ran, code):
+    for success in (True, False):
+        assert judge(ran, code, success=success) == (-1.0, "unreadable code (line 1)")
+
+
+def test_code_that_ran_although_it_is_not_python_here_is_not_scored(ran):
+    seen = CodeSafetyTransform()(ran(code="print 1", success=True))
+    assert (seen.reward, seen.metadata["rewards"]) == (None, {"code_safety": None})
+    assert "the code ran" in seen.metadata["error"]["message"]
 
 
 def test_nesting_that_python_can_still_parse_is_walked_without_recursion(ran):
@@ -167,10 +171,8 @@ def test_nesting_that_python_can_still_parse_is_walked_without_recursion(ran):
     assert judge(ran, "lambda: " * 90 + "eval")[0] == -1.0
 
 
-def test_warnings_of_the_parser_are_kept_quiet_and_the_filters_stay(ran):
-    before = list(warnings.filters)
+def test_warnings_of_the_parser_are_kept_quiet(ran):
     assert judge(ran, "print('\\d', 1 is 1)\nimport os") == (-1.0, "import os (line 2)")
-    assert warnings.filters == before
 
 
 @settings(deadline=None)

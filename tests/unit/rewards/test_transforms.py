@@ -10,7 +10,15 @@ import pytest
 
 import envweave as ew
 from envweave.core.jsonable import to_json
-from envweave.rewards import RewardTransform, Score, Transform, create_math_env_transform
+from envweave.rewards import (
+    CodeQualityTransform,
+    CodeSafetyTransform,
+    MathProblemTransform,
+    RewardTransform,
+    Score,
+    Transform,
+    create_math_env_transform,
+)
 from envweave.testing import check_env
 
 
@@ -271,3 +279,24 @@ def test_an_environment_with_a_transform_passes_the_checks():
 def test_transforms_can_be_copied_and_pickled():
     for twin in (copy.deepcopy(create_math_env_transform(7)), pickle.loads(pickle.dumps(create_math_env_transform(7)))):
         assert twin.transforms[0].expected_answer == 7
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: MathProblemTransform(3, tolerance="a"), "tolerance is 'a'"),
+        (lambda: MathProblemTransform(3, tolerance=-1), "tolerance is -1"),
+        (lambda: MathProblemTransform(3, reward="a"), "reward is 'a'"),
+        (lambda: MathProblemTransform(3, reward=float("nan")), "reward is nan"),
+        (lambda: CodeSafetyTransform("x"), "penalty is 'x'"),
+        (lambda: CodeSafetyTransform(patterns=5), "patterns is 5"),
+        (lambda: CodeQualityTransform(concise_bonus=None), "concise_bonus is None"),
+        (lambda: CodeQualityTransform(max_length_threshold="a"), "max_length_threshold is 'a'"),
+        (lambda: CodeQualityTransform(syntax_penalty=True), "syntax_penalty is True"),
+    ],
+)
+def test_what_is_no_number_is_refused_where_it_is_given(make, said):
+    with pytest.raises(ew.UsageError) as caught:
+        make()
+    assert caught.value.message == said
+    assert caught.value.hint

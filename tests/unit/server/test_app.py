@@ -1,6 +1,7 @@
 """The application, called without a network."""
 
 import asyncio
+import sys
 import threading
 from contextlib import asynccontextmanager
 
@@ -9,7 +10,7 @@ import pytest
 
 from envweave.envs.echo import EchoEnvironment
 from envweave.envs.lineworld import LineWorldEnv
-from envweave.errors import UsageError
+from envweave.errors import UnavailableError, UsageError
 from envweave.server import create_app, create_fastapi_app
 
 
@@ -68,6 +69,15 @@ def statuses(env, *calls, **settings):
 
 def test_both_names_are_the_same_function():
     assert create_app is create_fastapi_app
+
+
+def test_without_fastapi_it_says_what_to_install(monkeypatch):
+    for name in [name for name in sys.modules if name.startswith("envweave.server.")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "fastapi", None)
+    with pytest.raises(UnavailableError, match="'fastapi' is not installed") as caught:
+        from envweave.server import create_app  # noqa: F401
+    assert caught.value.hint == "pip install 'envweave[server]'"
 
 
 def test_an_episode_goes_on_from_call_to_call():

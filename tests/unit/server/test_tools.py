@@ -2,6 +2,7 @@
 
 import asyncio
 import importlib.metadata
+import json
 import threading
 
 import httpx
@@ -9,6 +10,7 @@ import pytest
 
 from envweave.core.environment import AsyncEnvironment, Environment
 from envweave.server import create_app
+from envweave.server.session import Session
 from envweave.tools import Tool, ToolError, ToolRegistry
 
 
@@ -217,3 +219,131 @@ def test_a_client_that_speaks_mcp_is_told_what_to_install(monkeypatch, headers):
 
 def test_one_that_does_not_is_told_nothing_of_it():
     assert talking(Shop, ("initialize", {}))[0] == {"code": -32601, "message": "Method not found: initialize"}
+
+
+class Gate(Shop):
+    """Has a tool that waits until it is let go, and one that says who came before."""
+
+    def __init__(self):
+        super().__init__([self.wait, self.pass_by])
+        self.waiting, self.open, self.passed = threading.Event(), threading.Event(), []
+
+    def wait(self) -> None:
+        self.waiting.set()
+        assert self.open.wait(60)
+
+    def pass_by(self, number: int) -> list[int]:
+        self.passed.append(number)
+        return self.passed
+
+
+def at_the_gate(play):
+    """Run `play(app, gate, post)`, where `post` sends JSON-RPC. Afterwards the gate is open, whatever happens."""
+    gate = Gate()
+
+    async def run():
+        app = create_app(lambda: gate, env_name="gate")
+        transport = httpx.ASGITransport(app)
+        async with (
+            app.router.lifespan_context(app),
+            httpx.AsyncClient(transport=transport, base_url="http://test") as client,
+        ):
+
+            async def post(method, params):
+                request = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+                answer = (await client.post("/mcp", json=request)).json()
+                return answer.get("result", answer.get("error"))
+
+            try:
+                return await play(app, gate, post)
+            finally:
+                gate.open.set()
+
+    return asyncio.run(run())
+
+
+def test_calls_that_wait_have_their_turn_in_order_and_are_looked_at_once(monkeypatch):
+    looks = []
+    call_of_session = Session.call
+
+    def counted(self, *arguments):
+        looks.append(arguments)
+        call_of_session(self, *arguments)
+
+    monkeypatch.setattr(Session, "call", counted)
+
+    async def play(app, gate, post):
+        first = asyncio.create_task(post(*call("wait")))
+        await asyncio.to_thread(gate.waiting.wait, 60)
+        rest = [asyncio.create_task(post(*call("pass_by", number=number))) for number in range(50)]
+        while len(looks) < 51:
+            await asyncio.sleep(0)
+        gate.open.set()
+        await asyncio.gather(first, *rest)
+        return gate.passed
+
+    assert at_the_gate(play) == list(range(50))
+    assert len(looks) == 101, "each when it came and when it was its turn"
+
+
+def test_a_call_too_many_is_refused_and_the_others_go_on(monkeypatch):
+    monkeypatch.setattr("envweave.server.session.MOST_WAITING", 3)
+
+    async def play(app, gate, post):
+        first = asyncio.create_task(post(*call("wait")))
+        await asyncio.to_thread(gate.waiting.wait, 60)
+        rest = [asyncio.create_task(post(*call("pass_by", number=number))) for number in range(5)]
+        refused = await asyncio.gather(*rest[3:])
+        gate.open.set()
+        await asyncio.gather(first, *rest[:3])
+        return refused, gate.passed
+
+    refused, passed = at_the_gate(play)
+    assert [error["message"] for error in refused] == ["3 calls on gate#0 are waiting already"] * 2
+    assert passed == [0, 1, 2]
+
+
+def test_calls_that_wait_for_an_environment_that_is_lost_all_get_an_answer():
+    async def play(app, gate, post):
+        first = asyncio.create_task(post(*call("wait")))
+        await asyncio.to_thread(gate.waiting.wait, 60)
+        session = await app.state.sessions.default()
+        rest = [asyncio.create_task(post(*call("pass_by", number=number))) for number in range(500)]
+        while len(session._queue) < 500:
+            await asyncio.sleep(0)
+        session.give_up("takes too long")
+        return await asyncio.gather(first, *rest)
+
+    first, *rest = at_the_gate(play)
+    assert "takes too long" in first["message"]
+    assert all("is over" in error["message"] for error in rest)
+
+
+def test_what_there_is_can_be_seen_over_a_websocket_while_a_call_runs():
+    async def play(app, gate, post):
+        session = (await post("openenv/session/create", {}))["session_id"]
+        inbox, outbox = asyncio.Queue(), asyncio.Queue()
+        scope = {"type": "websocket", "path": "/ws", "query_string": f"session_id={session}".encode(), "headers": []}
+        stream = asyncio.create_task(app(scope, inbox.get, outbox.put))
+
+        async def listed():
+            request = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+            message = {"type": "websocket.receive", "text": json.dumps({"type": "mcp", "data": request})}
+            await inbox.put(message)
+            answer = json.loads((await asyncio.wait_for(outbox.get(), 10))["text"])
+            return [tool["name"] for tool in answer["data"]["result"]["tools"]]
+
+        await inbox.put({"type": "websocket.connect"})
+        assert (await outbox.get())["type"] == "websocket.accept"
+        before = await listed()
+        method, params = call("wait")
+        running = asyncio.create_task(post(method, {**params, "session_id": session}))
+        await asyncio.to_thread(gate.waiting.wait, 60)
+        meanwhile = await listed()
+        gate.open.set()
+        await running
+        await inbox.put({"type": "websocket.disconnect"})
+        await stream
+        return before, meanwhile
+
+    assert at_the_gate(play) == (["wait", "pass_by"], ["wait", "pass_by"])

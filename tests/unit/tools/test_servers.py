@@ -8,7 +8,7 @@ from envweave.tools.mcp.servers import read_servers
 
 STDIO = {"command": "node", "args": ["server.js"], "env": {"TOKEN": "s3cret-value"}, "cwd": "/somewhere"}
 HTTP = {
-    "url": "https://me:s3cret-word@example.org/mcp?key=s3cret-key",
+    "url": "https://s3cret-user:s3cret-word@example.org/s3cret-path-4711-x/mcp?key=s3cret-key&q=s3cret%2Fquoted",
     "headers": {"Authorization": "Bearer s3cret-value"},
 }
 
@@ -29,16 +29,25 @@ def test_one_that_is_disabled_is_left_out():
     assert read_servers({"a": {**STDIO, "disabled": True}}) == []
 
 
+@pytest.mark.parametrize("servers", [{}, [], {"mcpServers": {}}])
+def test_no_servers_are_a_mistake(servers):
+    with pytest.raises(UsageError, match="there are no MCP servers") as caught:
+        connect_mcp(servers)
+    assert "without `servers`" in caught.value.hint
+
+
 @pytest.mark.parametrize(
     ("servers", "problem"),
     [
-        (3, "servers are a int"),
-        ({"a": 3}, "the MCP server a is a int"),
+        (3, "`servers` is 3"),
+        (None, "`servers` is None"),
+        (b"http://s3cret", "`servers` is of the type bytes"),
+        ({"a": 3}, "the MCP server a is 3"),
         ({"a": {}}, "the MCP server 'a' needs a `command` or a `url`"),
         ({"a": {**STDIO, **HTTP}}, "the MCP server 'a' needs a `command` or a `url`"),
         ({"a": {"command": "x", "arg": []}}, "the MCP server 'a' has no 'arg'"),
         ({"a": {"command": "x", "headers": {}}}, "the MCP server 'a' has no 'headers'"),
-        ({"a": {"command": "x", "args": "y"}}, "`args` of the MCP server 'a' is a str"),
+        ({"a": {"command": "x", "args": "y"}}, "`args` of the MCP server 'a' is of the type str"),
         ({"a": {"command": "x", "args": [1]}}, "`args` of the MCP server 'a' are not all text"),
         ({"a": {"command": "x", "env": {"A": 1}}}, "`env` of the MCP server 'a' are not all text"),
         ({"a": {"url": "http://x", "type": "sse"}}, "the MCP server 'a' is of the type 'sse'"),
@@ -61,12 +70,14 @@ def test_no_secret_is_shown_nor_left_in_a_text():
     stdio, http = read_servers({"a": STDIO, "b": HTTP})
     assert stdio.censored(words) == "***, s3cret-word and s3cret-key"
     assert http.censored(f"Bearer {words}") == "***, *** and ***"
+    assert http.censored(http.url) == "https://***:***@example.org/***/mcp?key=***&q=***"
+    assert http.censored("s3cret/quoted") == "***"
 
 
 @pytest.mark.parametrize("timeouts", [{"call_timeout": 0}, {"connect_timeout": -1.0}, {"call_timeout": None}])
 def test_a_timeout_is_a_positive_number(timeouts):
     with pytest.raises(UsageError, match="_timeout is"):
-        connect_mcp({}, **timeouts)
+        connect_mcp({"a": STDIO}, **timeouts)
 
 
 @pytest.mark.parametrize(
@@ -85,5 +96,5 @@ def test_without_the_package_or_with_an_old_one_it_says_what_to_install(monkeypa
 
     monkeypatch.setattr("envweave.tools.mcp.needed.version", found)
     with pytest.raises(UnavailableError, match=message) as caught:
-        connect_mcp({})
+        connect_mcp({"a": STDIO})
     assert caught.value.hint == "pip install 'envweave[mcp]'"

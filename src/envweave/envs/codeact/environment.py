@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 from envweave.core.lookup import load
 from envweave.core.transform import scored
@@ -27,6 +27,8 @@ class CodeActEnvironment(CodeEnvironment[CodeAction, CodeObservation]):
     `files=True` adds tools for the episode's folder. `modules` are imported beforehand; `limits` bound each run, and
     `sandbox` are options of `envweave.sandbox.Sandbox`. It never ends by itself.
     """
+
+    OPERATOR_OPTIONS: ClassVar[frozenset[str]] = CodeEnvironment.OPERATOR_OPTIONS | {"servers"}
 
     def __init__(
         self,
@@ -54,7 +56,7 @@ class CodeActEnvironment(CodeEnvironment[CodeAction, CodeObservation]):
         return CodeObservation()
 
     def step(self, action: CodeAction) -> CodeObservation:
-        result = self._ran(action.code)
+        result = self._ran(action)
         seen = CodeObservation(execution_result=result, metadata={"last_code": action.code})
         return scored(self.transform, seen)
 

@@ -4,16 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from envweave.envs.code import EXAMPLES
+from envweave.envs.code import CodeAction
 from envweave.sandbox import ExecutionResult
-from envweave.types import Action, Observation, State
+from envweave.types import Observation, State
 
-
-@dataclass
-class CodeAction(Action):
-    """Run Python code. Variables, functions, imports and files last until the end of the episode."""
-
-    code: str = field(metadata={"examples": list(EXAMPLES)})
+__all__ = ["CodeAction", "CodeObservation", "CodeState"]
 
 
 @dataclass

@@ -1,41 +1,48 @@
 """How a final answer is recognised in what code has printed.
 
-`FINAL(x)` that is called is no guess: the call itself is heard. What is printed is an answer only if the code meant it
-(see `intent`): lines that are `FINAL(…)` or `FINAL_VAR(name)` from their beginning to their end, and that do not stand
-in the context, unless the code prints just this string. A context that is printed does not end the episode, and neither
-does what a language model has said.
+`FINAL(x)` that is called is no guess: the call itself is heard. What is printed is an answer only if the code meant it:
+lines that are `FINAL(…)` or `FINAL_VAR(name)` from their beginning to their end, printed by code that has a string with
+a line that begins so, and that are no quotation, neither of the context nor of what a language model has said, unless
+the code prints just this string. Of several, the first counts.
 """
 
 from __future__ import annotations
 
+import ast
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
-from envweave.envs.repl.intent import BEGINS, intent_of
+from envweave.core.source import parsed
 
 NOT_TAKEN = "a printed FINAL(…) was not taken for the answer: it may be a quotation. Call FINAL(value) itself."
 
+_BEGINS = re.compile(r"^[ \t]*FINAL(?:_VAR)?\(", re.MULTILINE)
 _WHOLE = re.compile(r"[ \t]*(FINAL|FINAL_VAR)\((.*)\)\s*", re.DOTALL)
 _NAME = re.compile(r"""["']?(\w+)["']?""")
 _CUT = re.compile(r"^… \[\d+ bytes cut\] …$", re.MULTILINE)
 _MOST = 20
-"""Places where an answer may begin, the last ones: each is looked for in the whole context."""
+"""Places where an answer may begin: each is looked for in the whole context."""
 _LONGEST = 10_000
 """Lines of one answer."""
 _WORDS = 50
 """So many words in a row make a quotation."""
 
 
-def printed_answer(code: str, said: str, context: str, text_of: Callable[[str], str | None]) -> str | None:
-    """The answer in what successful code has said, or None; `text_of` gives a variable as text, or None."""
-    texts = list(dict.fromkeys(_candidates(said))) if BEGINS.search(said) else []
-    intent = intent_of(code) if texts else None
-    if intent is None or not intent.meant:
+def printed_answer(
+    code: str, said: str, quotable: Callable[[], Iterable[str]], text_of: Callable[[str], str | None]
+) -> str | None:
+    """The answer in what successful code has said, or None.
+
+    `quotable` are texts that the code may have printed; `text_of` gives a variable as text, or None.
+    """
+    texts = list(dict.fromkeys(_candidates(said))) if _BEGINS.search(said) and "FINAL" in code else []
+    tree = parsed(code) if texts else None
+    if not texts or not _means_it(code, tree):
         return None
-    literals = {text.strip() for literal in intent.literals for text in _candidates(literal)}
+    literal = {text.strip() for string in _printed(tree) for text in _candidates(string)}
     for text in texts:
         found = None if _CUT.search(text) else read_final(text)
-        if found is None or (text.strip() not in literals and _stands_in(context, text)):
+        if found is None or (text.strip() not in literal and any(_stands_in(each, text) for each in quotable())):
             continue
         kind, value = found
         answer = value if kind == "FINAL" else text_of(value)
@@ -46,7 +53,7 @@ def printed_answer(code: str, said: str, context: str, text_of: Callable[[str], 
 
 def was_missed(code: str, said: str) -> bool:
     """Did code that speaks of FINAL print what looks like an answer? Asked if there is none."""
-    return "FINAL" in code and BEGINS.search(said) is not None
+    return "FINAL" in code and _BEGINS.search(said) is not None
 
 
 def final_in(text: str) -> tuple[str, str] | None:
@@ -65,10 +72,30 @@ def read_final(text: str) -> tuple[str, str] | None:
     return ("FINAL_VAR", name[1]) if name is not None else None
 
 
+def _means_it(code: str, tree: ast.AST | None) -> bool:
+    """Does a string of the code begin an answer? Code that cannot be read here means what stands anywhere in it."""
+    if tree is None:
+        return "FINAL(" in code or "FINAL_VAR(" in code
+    return any(_BEGINS.search(string) for node in ast.walk(tree) for string in _string(node))
+
+
+def _printed(tree: ast.AST | None) -> Iterator[str]:
+    """The strings that code prints as they stand."""
+    for node in ast.walk(tree) if tree is not None else ():
+        match node:
+            case ast.Call(func=ast.Name(id="print") | ast.Attribute(attr="write"), args=given):
+                yield from (string for each in given for string in _string(each))
+
+
+def _string(node: ast.AST) -> Iterator[str]:
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        yield node.value
+
+
 def _candidates(said: str) -> Iterator[str]:
     """Lines that begin as an answer does, each up to where its bracket closes at the end of a line."""
     lines = said.split("\n")
-    for first in [place for place, line in enumerate(lines) if BEGINS.match(line)][-_MOST:]:
+    for first in [place for place, line in enumerate(lines) if _BEGINS.match(line)][:_MOST]:
         depth, taken = 0, []
         for more in lines[first : first + _LONGEST]:
             taken.append(more)
@@ -78,6 +105,6 @@ def _candidates(said: str) -> Iterator[str]:
         yield "\n".join(taken) if depth == 0 else lines[first]
 
 
-def _stands_in(context: str, text: str) -> bool:
+def _stands_in(quotable: str, text: str) -> bool:
     """Whatever the space between the words."""
-    return re.search(r"\s+".join(map(re.escape, text.split()[:_WORDS])), context) is not None
+    return re.search(r"\s+".join(map(re.escape, text.split()[:_WORDS])), quotable) is not None

@@ -16,6 +16,8 @@ AT_ONCE = 8
 
 T = TypeVar("T")
 Query = Callable[..., Any]
+Stopped = Callable[[], bool]
+"""Whether nobody waits for answers any more."""
 
 
 class Asker(Protocol):
@@ -23,8 +25,8 @@ class Asker(Protocol):
 
     def query(self, prompt: str, model: str | None) -> str: ...
 
-    def query_batched(self, prompts: Sequence[str], model: str | None) -> list[str]:
-        """In the order of the prompts; where one failed stands `Error: …`."""
+    def query_batched(self, prompts: Sequence[str], model: str | None, stopped: Stopped) -> list[str]:
+        """In the order of the prompts; where one failed, or nobody waits any more, stands `Error: …`."""
 
     def chat(self, messages: list[Message], model: str | None) -> str:
         """The answer to a conversation."""
@@ -56,7 +58,7 @@ class Endpoint:
     def query(self, prompt: str, model: str | None) -> str:
         return self._model.query(prompt, model=model)
 
-    def query_batched(self, prompts: Sequence[str], model: str | None) -> list[str]:
+    def query_batched(self, prompts: Sequence[str], model: str | None, stopped: Stopped) -> list[str]:
         return [or_error(found) for found in self._model.query_batched(prompts, model=model)]
 
     def chat(self, messages: list[Message], model: str | None) -> str:
@@ -67,7 +69,7 @@ class Endpoint:
 
 
 class Functions:
-    """Functions of the user's, each of which may take the name of a model as its second argument."""
+    """Functions of the user's, each of which may take the name of a model as `model`."""
 
     def __init__(self, query: Query | None, batch: Query | None, chat: Query | None, model: str | None) -> None:
         self._query, self._batch, self._chat = query, batch, chat
@@ -78,11 +80,11 @@ class Functions:
             return str(self._called(self._query, prompt, model))
         if self._chat is not None:
             return self.chat([{"role": "user", "content": prompt}], model)
-        return self.query_batched([prompt], model)[0]
+        return self.query_batched([prompt], model, lambda: False)[0]
 
-    def query_batched(self, prompts: Sequence[str], model: str | None) -> list[str]:
+    def query_batched(self, prompts: Sequence[str], model: str | None, stopped: Stopped) -> list[str]:
         if self._batch is None:
-            return side_by_side(lambda prompt: self.query(prompt, model), prompts)
+            return side_by_side(lambda prompt: self.query(prompt, model), prompts, stopped)
         answers = [str(answer) for answer in self._called(self._batch, list(prompts), model)]
         if len(answers) != len(prompts):
             raise ValueError(f"{len(answers)} answers to {len(prompts)} prompts")
@@ -97,7 +99,7 @@ class Functions:
         """Nothing is ours."""
 
     def _called(self, function: Query, asked: Any, model: str | None) -> Any:
-        answer = function(asked, model or self._model) if _takes_two(function) else function(asked)
+        answer = function(asked, model=model or self._model) if _takes_model(function) else function(asked)
         return BACKGROUND.run(_awaited(answer)) if inspect.isawaitable(answer) else answer
 
 
@@ -110,7 +112,7 @@ class Nobody:
     def query(self, prompt: str, model: str | None) -> str:
         raise RuntimeError(f"there is no language model here: {self._why}")
 
-    def query_batched(self, prompts: Sequence[str], model: str | None) -> list[str]:
+    def query_batched(self, prompts: Sequence[str], model: str | None, stopped: Stopped) -> list[str]:
         return [self.query("", model)] if prompts else []
 
     def chat(self, messages: list[Message], model: str | None) -> str:
@@ -120,19 +122,21 @@ class Nobody:
         """Nothing is open."""
 
 
-def side_by_side(ask: Callable[[T], str], questions: Sequence[T], at_once: int = AT_ONCE) -> list[str]:
-    """Ask them all, so many at a time; the answers in order, and `Error: …` where one failed.
+def side_by_side(
+    ask: Callable[[T], str], questions: Sequence[T], stopped: Stopped, at_once: int = AT_ONCE
+) -> list[str]:
+    """Ask them all, so many at a time, until nobody waits any more; the answers in order, `Error: …` where one failed.
 
     The threads are daemons: somebody's function that never returns does not keep the process from its end.
     """
     todo, lock = iter(enumerate(questions)), threading.Lock()
-    answers = [""] * len(questions)
+    answers = ["Error: the episode has ended"] * len(questions)
 
     def work() -> None:
         while True:
             with lock:
                 place, question = next(todo, (-1, None))
-            if place < 0:
+            if place < 0 or stopped():
                 return
             try:
                 answers[place] = ask(question)  # type: ignore[arg-type]
@@ -156,12 +160,11 @@ def or_error(found: str | BaseException) -> str:
     return f"Error: {found.message if isinstance(found, EnvWeaveError) else describe(found)}"
 
 
-def _takes_two(function: Query) -> bool:
+def _takes_model(function: Query) -> bool:
     try:
-        inspect.signature(function).bind("", None)
+        return "model" in inspect.signature(function).parameters
     except (TypeError, ValueError):
         return False
-    return True
 
 
 async def _awaited(answer: Any) -> Any:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from copy import copy
-from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, cast
 
 from envweave.build import adapt
 from envweave.client.env_client import EnvClient
 from envweave.core.handle import AsyncEnvHandle, EnvHandle
 from envweave.envs.repl.environment import REPLEnvironment
 from envweave.envs.repl.types import REPLAction, REPLObservation, REPLState
-from envweave.errors import UsageError
+from envweave.errors import UnsupportedError, UsageError
 from envweave.requests import Request
 from envweave.results import ResetResult, StepResult
 
@@ -35,8 +34,9 @@ class REPLEnv(EnvHandle[REPLObservation]):
             env.execute("count = len(context)")
             env.execute("FINAL(count)").done
 
-    The options are those of `REPLEnvironment`. Those that are data go to a server too, if it takes arguments; functions
-    cannot. `token`, `connect_timeout_s` and `message_timeout_s` are for a server.
+    The options are those of `REPLEnvironment`, where they are explained. Those that are data go to a server too, if it
+    takes arguments; functions, walls and limits cannot. `token`, `connect_timeout_s` and `message_timeout_s` are for a
+    server.
     """
 
     def __init__(
@@ -54,6 +54,7 @@ class REPLEnv(EnvHandle[REPLObservation]):
         reward_on_error: float = -0.05,
         metric: Metric | None = None,
         transform: Callable[[Any], Any] | None = None,
+        modules: Iterable[str] | None = None,
         limits: Limits | Mapping[str, Any] | None = None,
         sandbox: Mapping[str, Any] | None = None,
         rlm_max_depth: int | None = None,
@@ -64,12 +65,15 @@ class REPLEnv(EnvHandle[REPLObservation]):
         connect_timeout_s: float = 10.0,
         message_timeout_s: float | None = 60.0,
     ) -> None:
-        options = _differing(locals())
+        given = {name: value for name, value in locals().items() if name not in _OF_THE_CONNECTION}
+        options = {name: value for name, value in given.items() if value != _USUAL[name]}
         self._names: list[str] | None = []
         if base_url is None:
+            if token is not None:
+                raise UsageError("a token, but no server", "pass base_url=…")
             self._handle: EnvHandle[REPLObservation] = adapt(REPLEnvironment(**options), id="repl")
             return
-        stay = [name for name, value in options.items() if callable(value) or name in ("limits", "sandbox")]
+        stay = [name for name, value in options.items() if callable(value) or name in REPLEnvironment.OPERATOR_OPTIONS]
         if stay:
             raise UsageError(f"{stay[0]} cannot go to a server", "leave it out, or leave out base_url")
         self._handle = RemoteREPL(
@@ -158,8 +162,8 @@ class REPLEnv(EnvHandle[REPLObservation]):
         self._names = None
 
     def fork(self) -> Self:
-        twin = copy(self)
-        twin._handle = self._handle.fork()
+        twin = object.__new__(type(self))
+        twin.__dict__.update(self.__dict__, _handle=self._handle.fork())
         return twin
 
     def close(self) -> tuple[Request, ...]:
@@ -173,6 +177,17 @@ class REPLEnv(EnvHandle[REPLObservation]):
         return self._handle.pending
 
     @property
+    def transform(self) -> Callable[[Any], Any] | None:
+        return self._handle.transform
+
+    @transform.setter
+    def transform(self, transform: Callable[[Any], Any] | None) -> None:
+        self._handle.transform = transform
+
+    def __reduce__(self) -> NoReturn:
+        raise UnsupportedError("live Python cannot leave its process", "make another there")
+
+    @property
     def aio(self) -> AsyncEnvHandle[REPLObservation]:
         return self._handle.aio
 
@@ -182,11 +197,5 @@ class REPLEnv(EnvHandle[REPLObservation]):
 
 
 _OF_THE_CONNECTION = {"self", "base_url", "token", "connect_timeout_s", "message_timeout_s"}
-
-
-def _differing(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Options that somebody has chosen."""
-    defaults = REPLEnv.__init__.__kwdefaults__ or {}
-    return {
-        name: value for name, value in given.items() if name not in _OF_THE_CONNECTION and value != defaults.get(name)
-    }
+_USUAL: Mapping[str, Any] = REPLEnv.__init__.__kwdefaults__ or {}
+"""Where nobody has chosen something else, the variables of the REPL's own process may."""

@@ -57,11 +57,15 @@ def play(
     clock: Callable[[], float] = time.monotonic,
     stopped: Callable[[], bool] = lambda: False,
 ) -> RLMRun:
-    """Play an episode that has begun to its end. The deadline is looked at between two replies."""
+    """Play an episode that has begun to its end. The deadline is looked at before each reply and each step."""
     run = RLMRun(messages=[{"role": "system", "content": system_prompt}])
     prompt = first_prompt(task, begun.observation)
+
+    def late() -> bool:
+        return stopped() or (deadline is not None and clock() >= deadline)
+
     while not run.ended:
-        if stopped() or (deadline is not None and clock() >= deadline):
+        if late():
             run.ended = "out_of_time"
         elif run.turns >= max_turns:
             run.ended = "out_of_turns"
@@ -72,15 +76,17 @@ def play(
             reply = str(chat(list(run.messages)))[:_LONGEST_REPLY]
             run.turns += 1
             run.messages.append({"role": "assistant", "content": reply})
-            prompt = _act(run, env, reply, last=run.turns == max_turns - 1)
+            prompt = _act(run, env, reply, late, last=run.turns == max_turns - 1)
     run.reward = _total(run.steps)
     return run
 
 
-def _act(run: RLMRun, env: EnvHandle[REPLObservation], reply: str, *, last: bool) -> str:
-    """Do what a reply says; gives the next prompt."""
-    seen = []
+def _act(run: RLMRun, env: EnvHandle[REPLObservation], reply: str, late: Callable[[], bool], *, last: bool) -> str:
+    """Do what a reply says, as long as there is time; gives the next prompt."""
+    seen: list[REPLObservation] = []
     for action in _actions(reply):
+        if late():
+            break
         result = env.step(action)
         _take(run, result)
         seen.append(result.observation)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -12,7 +13,7 @@ from envweave.build import adapt
 from envweave.core.handle import EnvHandle
 from envweave.core.transform import scored
 from envweave.envs.code import CodeEnvironment, Moment
-from envweave.envs.interpreter import Interpreter
+from envweave.envs.interpreter import MODULES, Interpreter, checked_seed
 from envweave.envs.repl import settings
 from envweave.envs.repl.asking import Query
 from envweave.envs.repl.blocks import run_block
@@ -22,7 +23,7 @@ from envweave.envs.repl.scoring import Metric, Rewards, exact_match, expected_te
 from envweave.envs.repl.submission import Submission
 from envweave.envs.repl.types import CodeBlockResult, REPLAction, REPLObservation, REPLState
 from envweave.envs.stay import Furniture
-from envweave.errors import ResetNeededError, UsageError
+from envweave.errors import ResetNeededError
 from envweave.sandbox import Limits
 
 LIMITS = Limits(memory_bytes=1 << 30, return_bytes=1 << 20, tool_wall=900.0)
@@ -78,19 +79,19 @@ class REPLEnvironment(CodeEnvironment[REPLAction, REPLObservation]):
         rlm_max_iterations: int | None = None,
         rlm_max_children: int | None = None,
         rlm_child_timeout_s: float = 300.0,
+        modules: Iterable[str] = MODULES,
         limits: Limits | Mapping[str, Any] | None = LIMITS,
         sandbox: Mapping[str, Any] | None = None,
-        lineage: Lineage | None = None,
     ) -> None:
-        """`lineage` is set for a REPL below another."""
         settings.functions(metric=metric, transform=transform)
         settings.functions(llm_query_fn=llm_query_fn, llm_batch_fn=llm_batch_fn, llm_chat_fn=llm_chat_fn)
-        if not isinstance(lineage, Lineage | None):
-            raise UsageError("lineage is not for callers")
-        super().__init__(Interpreter(limits=limits, sandbox=sandbox), transform, None)
-        self._context = settings.text(context, "REPL_CONTEXT", "context")
-        self._task = settings.text(task_prompt, "REPL_TASK_PROMPT", "task_prompt")
+        held: dict[str, Any] = {"modules": modules, "limits": limits, "sandbox": sandbox}
+        super().__init__(Interpreter(**held), transform, None)
+        self._context = settings.text("context", context, os.environ.get("REPL_CONTEXT", ""))
+        self._task = settings.text("task_prompt", task_prompt, os.environ.get("REPL_TASK_PROMPT", ""))
         self._max_iterations = settings.number("max_iterations", max_iterations)
+        self._is_bound = settings.is_set("max_iterations", max_iterations)
+        """May an episode not have more of them?"""
         self._max_output = settings.number("max_output_length", max_output_length)
         self._preview = settings.number("context_preview_length", context_preview_length)
         self._rewards = Rewards(
@@ -109,7 +110,7 @@ class REPLEnvironment(CodeEnvironment[REPLAction, REPLObservation]):
             children=settings.number("rlm_max_children", rlm_max_children),
             child_seconds=settings.real("rlm_child_timeout_s", rlm_child_timeout_s),
         )
-        self._questions = Questions(helpers, partial(_below, limits=limits, sandbox=sandbox), lineage)
+        self._questions = Questions(helpers, partial(_below, held))
         self._submission = Submission()
 
     def reset(
@@ -126,19 +127,19 @@ class REPLEnvironment(CodeEnvironment[REPLAction, REPLObservation]):
         rlm_max_depth: int | None = None,
         rlm_max_iterations: int | None = None,
     ) -> REPLObservation:
+        seed = checked_seed(seed)
         episode = Episode(
-            context=settings.text(context, "", "context") or self._context,
-            task=settings.text(task_prompt, "", "task_prompt") or self._task,
-            max_iterations=settings.number("max_iterations", max_iterations, self._max_iterations),
+            context=settings.text("context", context, self._context),
+            task=settings.text("task_prompt", task_prompt, self._task),
+            max_iterations=self._iterations(max_iterations),
             expected=expected_text(expected_answer),
             id=episode_id,
         )
-        seed = settings.seed(seed)
         self._questions.begin(
             hf_token=hf_token,
-            model=settings.text(llm_model, "", "llm_model") or None,
-            max_depth=settings.number("rlm_max_depth", rlm_max_depth, self._max_depth),
-            max_iterations=settings.number("rlm_max_iterations", rlm_max_iterations, self._max_below),
+            model=settings.text("llm_model", llm_model, "") or None,
+            max_depth=settings.within("rlm_max_depth", rlm_max_depth, self._max_depth),
+            max_iterations=settings.within("rlm_max_iterations", rlm_max_iterations, self._max_below),
         )
         values = {"context": episode.context, "answer": {"content": "", "ready": False}}
         self._python.begin(seed=seed, tools=self._functions(), furniture=Furniture(_INSIDE, values))
@@ -151,13 +152,14 @@ class REPLEnvironment(CodeEnvironment[REPLAction, REPLObservation]):
             raise ResetNeededError("there is no episode yet", "call env.reset() first")
         if action.is_final:
             self._episode = replace(episode, iteration=episode.iteration + 1)
-            return self._answered(action.final_answer or "", CodeBlockResult(stdout="The answer was submitted."))
+            block = CodeBlockResult(stdout="The answer was submitted.")
+            return self._answered(action.final_answer or "", block, last_code="")
         last = episode.iteration + 1 >= episode.max_iterations
         ran = run_block(
             self._python,
             self._submission,
             action.code,
-            context=episode.context,
+            quotable=lambda: (episode.context, *self._questions.heard.texts()),
             last=last,
             longest=self._max_output,
         )
@@ -168,17 +170,20 @@ class REPLEnvironment(CodeEnvironment[REPLAction, REPLObservation]):
             seconds=episode.seconds + ran.result.execution_time,
             answer=ran.left,
         )
+        told: dict[str, Any] = {"last_code": action.code}
         if ran.answer is not None:
-            return self._answered(ran.answer, ran.result)
+            return self._answered(ran.answer, ran.result, **told)
         if last:  # what stands in `answer` is kept, and earns nothing
-            return self._scored(ran.result, self._rewards.on_failure, done=True, truncated=True, final_answer=ran.left)
-        return self._scored(ran.result, self._rewards.of_step(failed=not ran.result.success), final_answer=None)
+            told |= {"truncated": True, "final_answer": ran.left}
+            return self._scored(ran.result, self._rewards.on_failure, done=True, **told)
+        reward = self._rewards.of_step(failed=not ran.result.success)
+        return self._scored(ran.result, reward, final_answer=None, **told)
 
     @property
     def state(self) -> REPLState:
         episode: Episode | None = self._episode
         if episode is None:
-            raise UsageError("there is no episode yet", "call env.reset() first")  # the one that is passed on
+            raise ResetNeededError("there is no episode yet", "call env.reset() first")
         return REPLState(
             episode_id=episode.id,
             step_count=episode.iteration,
@@ -217,13 +222,20 @@ class REPLEnvironment(CodeEnvironment[REPLAction, REPLObservation]):
     def _functions(self) -> dict[str, Callable[..., Any]]:
         return {**self._questions.functions(), "_submit_final_answer": self._submission.give}
 
-    def _answered(self, answer: str, block: CodeBlockResult) -> REPLObservation:
+    def _iterations(self, asked: int | None) -> int:
+        if self._is_bound:
+            return settings.within("max_iterations", asked, self._max_iterations)
+        return self._max_iterations if asked is None else settings.number("max_iterations", asked)
+
+    def _answered(self, answer: str, block: CodeBlockResult, **told: Any) -> REPLObservation:
         episode: Episode = replace(self._episode, answer=answer)
         self._episode = episode
-        reward = self._rewards.of_answer(answer, episode.expected)
-        return self._scored(block, reward, done=True, final_answer=answer)
+        reward, why = self._rewards.of_answer(answer, episode.expected)
+        return self._scored(block, reward, done=True, final_answer=answer, **told, **why)
 
-    def _scored(self, block: CodeBlockResult, reward: float, *, done: bool = False, **told: Any) -> REPLObservation:
+    def _scored(
+        self, block: CodeBlockResult, reward: float | None, *, done: bool = False, **told: Any
+    ) -> REPLObservation:
         metadata = {"task_prompt": self._episode.task, **told}
         return scored(self.transform, self._seen(block, reward=reward, done=done, metadata=metadata))
 
@@ -240,8 +252,11 @@ class REPLEnvironment(CodeEnvironment[REPLAction, REPLObservation]):
         )
 
 
-def _below(lineage: Lineage, **options: Any) -> EnvHandle[REPLObservation]:
-    return adapt(REPLEnvironment(lineage=lineage, **options), id="repl.child")
+def _below(held: Mapping[str, Any], lineage: Lineage) -> EnvHandle[REPLObservation]:
+    """A REPL below another, which holds its code in the same way, and asks whom that one asks."""
+    child = REPLEnvironment(**held)
+    child._questions = child._questions.below(lineage)
+    return adapt(child, id="repl.child")
 
 
 def _greeting(episode: Episode) -> str:

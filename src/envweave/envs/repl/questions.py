@@ -9,6 +9,7 @@ from typing import Any
 
 from envweave.core.handle import EnvHandle
 from envweave.envs.repl.asking import Asker, Query, asker_for, side_by_side
+from envweave.envs.repl.heard import Heard
 from envweave.envs.repl.recursion import Budget, Lineage, answer_below
 from envweave.envs.repl.types import REPLObservation
 from envweave.envs.shared import Share
@@ -33,19 +34,25 @@ class Helpers:
 class Questions:
     """For one environment. A token is handed to the model's client, and kept nowhere else."""
 
-    def __init__(
-        self, helpers: Helpers, make: Callable[[Lineage], EnvHandle[REPLObservation]], parent: Lineage | None
-    ) -> None:
-        """`make` gives a REPL below this one; `parent` is set if this one is below another."""
+    def __init__(self, helpers: Helpers, make: Callable[[Lineage], EnvHandle[REPLObservation]]) -> None:
+        """`make` gives a REPL below this one."""
         self._helpers = helpers
         self._make = make
-        self._parent = parent
-        self._lineage = parent
+        self._is_child = False
+        self._lineage: Lineage | None = None
         self._asker: Share[Asker] | None = None
+        self.heard = Heard()
+        """What language models have said in this episode."""
+
+    def below(self, lineage: Lineage) -> Questions:
+        """Those of a REPL below another: whom it asks, and the bounds, come from above."""
+        child = Questions(self._helpers, self._make)
+        child._is_child, child._lineage = True, lineage
+        return child
 
     def begin(self, *, hf_token: str | None, model: str | None, max_depth: int, max_iterations: int) -> None:
         """A new episode; what an older one has still under way is given up."""
-        if self._parent is not None:
+        if self._is_child:
             return
         if hf_token is not None and not isinstance(hf_token, str):
             raise UsageError("hf_token is not text")
@@ -53,6 +60,7 @@ class Questions:
         ask = partial(asker_for, helpers.query, helpers.batch, helpers.chat)
         asker = Share.new(ask(hf_token=hf_token, model=model))
         self.end()
+        self.heard = Heard()
         self._asker = asker
         self._lineage = Lineage(
             asker.thing,
@@ -64,10 +72,12 @@ class Questions:
 
     def like(self, other: Questions) -> Questions:
         """Questions of the same environment that those answer who answer in the episode of the other."""
-        twin = Questions(self._helpers, self._make, self._parent)
+        twin = Questions(self._helpers, self._make)
+        twin._is_child, twin._lineage = other._is_child, other._lineage
         if other._asker is not None and other._lineage is not None:
             twin._asker = other._asker.again()
             twin._lineage = replace(other._lineage, budget=other._lineage.budget.copied())
+        twin.heard = Heard(other.heard.texts())
         return twin
 
     def fork(self) -> Questions:
@@ -86,23 +96,26 @@ class Questions:
 
     def llm_query(self, prompt: str, model: str | None = None) -> str:
         """Ask a language model. It sees nothing but the prompt."""
-        return self._here.asker.query(_text(prompt), model)
+        return self.heard.add(self._here.asker.query(_text(prompt), model))
 
     def llm_query_batched(self, prompts: list[str], model: str | None = None) -> list[str]:
         """Ask a language model several things at the same time; where one fails, the answer is `Error: …`."""
-        return self._here.asker.query_batched(_texts(prompts), model)
+        here = self._here
+        answers = here.asker.query_batched(_texts(prompts), model, here.budget.ended.is_set)
+        return [self.heard.add(answer) for answer in answers]
 
     def rlm_query(self, prompt: str, model: str | None = None) -> str:
         """Have a language model work on a prompt in a REPL of its own, where it is `context`."""
-        return answer_below(self._here, self._make, _text(prompt), model)
+        return self.heard.add(answer_below(self._here, self._make, _text(prompt), model))
 
     def rlm_query_batched(self, prompts: list[str], model: str | None = None) -> list[str]:
         """The same for several prompts; where one comes to no answer, it is `Error: …`."""
         here = self._here
         if not here.may_have_children:
-            return here.asker.query_batched(_texts(prompts), model)
+            return self.llm_query_batched(prompts, model)
         ask = partial(answer_below, here, self._make, model=model)
-        return side_by_side(ask, _texts(prompts), _REPLS_AT_ONCE)
+        answers = side_by_side(ask, _texts(prompts), here.budget.ended.is_set, _REPLS_AT_ONCE)
+        return [self.heard.add(answer) for answer in answers]
 
     @property
     def _here(self) -> Lineage:

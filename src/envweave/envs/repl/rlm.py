@@ -35,12 +35,6 @@ def run_rlm(
     chat = model.chat if isinstance(model, LanguageModel) else model
     deadline = None if timeout is None else time.monotonic() + timeout
     with ExitStack() as stack:
-        repl = stack.enter_context(_own(model)) if env is None else env
+        repl = stack.enter_context(REPLEnv(llm_chat_fn=chat)) if env is None else env
         begun = repl.reset(context=context, task_prompt=task, max_iterations=max_iterations, **reset)
         return play(chat, repl, begun, task, max_turns=max_iterations, deadline=deadline, system_prompt=system_prompt)
-
-
-def _own(model: LanguageModel | Callable[..., str]) -> REPLEnv:
-    if isinstance(model, LanguageModel):
-        return REPLEnv(llm_chat_fn=lambda messages, name=None: model.chat(messages, model=name))
-    return REPLEnv(llm_chat_fn=model)

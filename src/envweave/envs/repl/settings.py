@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from math import isfinite
-from operator import index
 from typing import Any
 
 from envweave.errors import UsageError
@@ -19,45 +18,50 @@ _NUMBERS = {
     "rlm_max_children": ("REPL_RLM_MAX_CHILDREN", 64),
 }
 _LEAST = {"context_preview_length": 0, "rlm_max_depth": 0, "rlm_max_children": 0}
-DEEPEST = 8
-"""REPLs below one another, whatever is asked for."""
-LONGEST = 10_000
-"""Iterations."""
+_MOST = {"rlm_max_depth": 8, "max_iterations": 10_000, "rlm_max_iterations": 10_000}
 
 
-def number(name: str, given: Any, default: int | None = None, environ: Mapping[str, str] = os.environ) -> int:
-    """A setting: what was given, else the default, else the variable's. Raises `UsageError` for what is none."""
+def number(name: str, given: Any, environ: Mapping[str, str] = os.environ) -> int:
+    """A setting: what was given, else the variable's, else the usual. Raises `UsageError` for what is none."""
     variable, usual = _NUMBERS[name]
-    whence = name
-    if given is None:
-        given = default
-    if given is None:
-        whence, text = variable, environ.get(variable, "")
-        given = int(text) if text.strip().isdecimal() else text or usual
-    least = _LEAST.get(name, 1)
-    if isinstance(given, bool) or not isinstance(given, int) or given < least:
-        raise UsageError(f"{whence} is {given!r}", f"it is a whole number from {least} on")
-    most = DEEPEST if name == "rlm_max_depth" else LONGEST if name.endswith("iterations") else given
-    return min(given, most)
+    if given is not None:
+        return _checked(name, given, name)
+    found = environ.get(variable, "").strip()
+    return _checked(name, int(found) if found.isdecimal() else found or usual, variable)
 
 
-def text(given: str | None, variable: str, name: str, environ: Mapping[str, str] = os.environ) -> str:
+def is_set(name: str, given: Any, environ: Mapping[str, str] = os.environ) -> bool:
+    """Has somebody chosen it, so that it is a bound and not only what is usual?"""
+    return given is not None or bool(environ.get(_NUMBERS[name][0], "").strip())
+
+
+def within(name: str, asked: Any, bound: int) -> int:
+    """What an episode asks for, which may be less than the bound. Raises `UsageError` for more."""
+    if asked is None:
+        return bound
+    if _checked(name, asked, name) > bound:
+        raise UsageError(f"{name} is {asked}, and the most here is {bound}", "make the REPL with a higher one")
+    return int(asked)
+
+
+def _checked(name: str, given: Any, whence: str) -> int:
+    least, most = _LEAST.get(name, 1), _MOST.get(name, 1 << 62)
+    if isinstance(given, bool) or not isinstance(given, int) or not least <= given <= most:
+        upto = f"from {least} to {most}" if name in _MOST else f"from {least} on"
+        raise UsageError(f"{whence} is {given!r:.100}", f"it is a whole number {upto}")
+    return given
+
+
+def text(name: str, given: Any, default: str) -> str:
     if given is not None and not isinstance(given, str):
-        raise UsageError(f"{name} is a {type(given).__name__}", "it is text")
-    return given or environ.get(variable, "")
+        raise UsageError(f"{name} is {given!r:.100}", "it is text")
+    return default if given is None else given
 
 
 def real(name: str, given: Any) -> float:
     if isinstance(given, bool) or not isinstance(given, int | float) or not isfinite(given):
         raise UsageError(f"{name} is {given!r}", "it is a number")
     return float(given)
-
-
-def seed(given: Any) -> int | None:
-    try:
-        return None if given is None else index(given)
-    except TypeError:
-        raise UsageError(f"seed is {given!r:.100}", "it is a whole number") from None
 
 
 def functions(**given: Any) -> None:

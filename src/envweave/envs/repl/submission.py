@@ -6,12 +6,16 @@ call, in whatever form somebody in there chooses.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from envweave.envs.interpreter import Interpreter
 from envweave.envs.repl.answers import printed_answer
 from envweave.errors import SandboxError, UsageError
 from envweave.sandbox import ExecutionResult
+
+Quotable = Callable[[], Iterable[str]]
+"""Texts that code may have printed without meaning them."""
 
 
 class Submission:
@@ -33,11 +37,11 @@ class Submission:
         """Before a run."""
         self._first, self.trouble = None, ""
 
-    def found(self, python: Interpreter, code: str, result: ExecutionResult, context: str) -> str | None:
+    def found(self, python: Interpreter, code: str, result: ExecutionResult, quotable: Quotable) -> str | None:
         """The answer that successful code has given."""
         if self._first is not None:
             return self._first
-        printed = printed_answer(code, said_by(result), context, lambda name: self._asked(python, "variable", name))
+        printed = printed_answer(code, said_by(result), quotable, lambda name: self._asked(python, "variable", name))
         return printed if printed is not None else self._in_dict(python, "ready")
 
     def left(self, python: Interpreter) -> str | None:

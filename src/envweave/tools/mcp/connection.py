@@ -12,7 +12,7 @@ from mcp_types import INVALID_PARAMS, PARSE_ERROR, CallToolResult, Tool
 from envweave.core.schema import explain
 from envweave.errors import ClosedError, UsageError, describe
 from envweave.tools.error import Kind, ToolError
-from envweave.tools.mcp.link import Link
+from envweave.tools.mcp.link import NO_WORDS, Link
 from envweave.tools.mcp.servers import Server
 
 _PROBE = 5.0
@@ -96,7 +96,7 @@ class Connection:
             raise ClosedError(f"the MCP server {self.server.name!r} is disconnected")
         error = opening.exception()
         if error is not None:  # of the mcp package, of the system, of the server
-            raise self._error(tool, "server_gone", self._unreached(error))
+            raise self._error(tool, "server_gone", self._unreached(error), self._advice(error))
         return opening.result()
 
     async def _reopen(self) -> Link:
@@ -119,6 +119,15 @@ class Connection:
         how = f"{head} {'started' if is_process else 'reached'}{' again' if self._lost else ''}"
         late = f"it did not answer within {self._connect_timeout:g} s"
         return f"{how}: {late if isinstance(error, TimeoutError) else _told(error)}"
+
+    def _advice(self, error: BaseException) -> str:
+        """What to do where the error itself does not say it."""
+        if not self.server.command:
+            return "is the URL right, and does the server run?"
+        if isinstance(error, FileNotFoundError | PermissionError | NotADirectoryError):
+            return "is the command installed and on PATH, and its `cwd` a folder?"
+        silent = str(error) in (*_ENDED, NO_WORDS)
+        return "run its command by hand to see what it says" if silent else ""
 
     def _doubt(self, link: Link) -> None:
         """A server that is merely slow goes on; one that answers nothing at all is given up, before the next call."""
@@ -147,9 +156,9 @@ class Connection:
             return self._gone(tool, link)
         return self._error(tool, _KINDS.get(error.code, "failed"), _told(error))
 
-    def _error(self, tool: str, kind: Kind, what: str) -> ToolError:
+    def _error(self, tool: str, kind: Kind, what: str, hint: str = "") -> ToolError:
         name = f"{self.server.name}.{tool}" if tool else f"MCP server {self.server.name!r}"
-        return ToolError(f"{name}: {self.server.censored(what)}", kind=kind)
+        return ToolError(f"{name}: {self.server.censored(what)}", hint, kind=kind)
 
 
 def _told(error: BaseException) -> str:

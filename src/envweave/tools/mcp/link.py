@@ -18,12 +18,15 @@ from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import CallToolResult, Tool
 
+from envweave.tools.mcp.hiding import IN_USE, guard_logs
 from envweave.tools.mcp.servers import Server
 from envweave.tools.mcp.tail import Tail
 
 _LARGEST = 64 * 2**20
 """Bytes of one event of a server, which may be a picture."""
 _PAGES = 100
+NO_WORDS = "it has ended"
+"""All that is known of a process that has said nothing."""
 _LEAVES_WITHIN = 10.0
 """Seconds; a process that does not end by itself when its input is closed is killed before that."""
 _TOLD_WITHIN = 2.0
@@ -54,6 +57,7 @@ class Link:
 
         Raises whatever was in the way: `TimeoutError`, `EOFError` with the last words of a process that has left.
         """
+        guard_logs()
         link = cls(server, mode)
         link._owner = asyncio.create_task(link._own())
         try:
@@ -68,17 +72,19 @@ class Link:
             raise TimeoutError
         if link.last_words():
             raise EOFError(link.last_words())
-        raise link.failure if isinstance(link.failure, Exception) else EOFError("it has ended")
+        raise link.failure if isinstance(link.failure, Exception) else EOFError(NO_WORDS)
 
     def last_words(self) -> str:
         """The last line that the process has written to its standard error."""
         return "".join(self.errors.text.splitlines()[-1:])
 
     async def call(self, name: str, arguments: dict[str, Any]) -> CallToolResult:
+        IN_USE.set(self._server)  # the package sends in the context of whoever asks
         return await self._client.call_tool(name, arguments)
 
     async def probe(self) -> None:
         """Ask for something that every server knows."""
+        IN_USE.set(self._server)
         await self._client.session.list_tools()
 
     async def leave(self) -> None:
@@ -94,6 +100,7 @@ class Link:
         self.errors.close()
 
     async def _own(self) -> None:
+        IN_USE.set(self._server)
         try:
             with self._scope:
                 options = {"mode": self._mode, "message_handler": self._hear, "cache": None}

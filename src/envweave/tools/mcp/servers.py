@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import unquote, unquote_plus, urlsplit
 
 from envweave.core.suggest import nearest
 from envweave.errors import UsageError
@@ -46,23 +46,35 @@ class Server:
     def _secrets(self) -> set[str]:
         given = [*self.env.values(), *self.headers.values()]
         if self.url:
-            parts = urlsplit(self.url)
-            given += [parts.password or "", *(value for _, value in parse_qsl(parts.query))]
+            given += _secrets_in(self.url)
         words = {word for value in given for word in (value, *value.split())}
         return {word for word in words if len(word) >= 6}  # shorter ones are no secrets, and are parts of words
+
+
+def _secrets_in(url: str) -> list[str]:
+    """User, password, what the query says, and parts of the path that look like keys; as written, and decoded."""
+    parts = urlsplit(url)
+    user = [parts.username or "", parts.password or ""]
+    asked = [pair.split("=", 1)[-1] for pair in parts.query.split("&")]
+    keys = [part for part in parts.path.split("/") if len(part) >= 16 and any(map(str.isdigit, part))]
+    written = [*user, *asked, *keys]
+    return [*written, *map(unquote, written), *map(unquote_plus, asked)]
 
 
 def read_servers(servers: Any) -> list[Server]:
     """The servers that are meant by a URL, a configuration, a mapping of them by name, or a list of any of these.
 
-    Raises `UsageError` that says what is wrong, but not with which value: it may be a secret.
+    Raises `UsageError` that says what is wrong, but not with which value, where it may be a secret.
     """
+    named = _named(servers)
+    if not named:
+        raise UsageError("there are no MCP servers", "name one; CodeAct without `servers` has tools for files")
     found: list[Server] = []
-    for name, one in _named(servers):
+    for name, one in named:
         if isinstance(one, str):
             one = {"url": one}
         if not isinstance(one, Mapping):
-            raise UsageError(f"the MCP server {name or len(found) + 1} is a {type(one).__name__}", _HINT)
+            raise UsageError(f"the MCP server {name or len(found) + 1} is {_shown(one)}", _HINT)
         if one.get("disabled") is not True:
             found.append(_read(name or _own_name(one, len(found) + 1), one))
     names = [server.name for server in found]
@@ -86,7 +98,13 @@ def _named(servers: Any) -> list[tuple[str, Any]]:
         return [(str(name), one) for name, one in servers.items()]
     if isinstance(servers, list | tuple):
         return [pair for one in servers for pair in _named(one)]
-    raise UsageError(f"servers are a {type(servers).__name__}", _HINT)
+    raise UsageError(f"`servers` is {_shown(servers)}", _HINT)
+
+
+def _shown(value: Any) -> str:
+    """What can be no secret, or else its type."""
+    harmless = value is None or isinstance(value, int | float)
+    return repr(value) if harmless else f"of the type {type(value).__name__}"
 
 
 def _own_name(one: Mapping[str, Any], number: int) -> str:
@@ -105,7 +123,7 @@ def _read(name: str, one: Mapping[str, Any]) -> Server:
             near = nearest(str(key), known)
             raise UsageError(f"the MCP server {name!r} has no {key!r}", f"did you mean {near!r}?" if near else _HINT)
         if not isinstance(value, known[key]) and not (key == "cwd" and isinstance(value, PurePath)):
-            raise UsageError(f"`{key}` of the MCP server {name!r} is a {type(value).__name__}", _HINT)
+            raise UsageError(f"`{key}` of the MCP server {name!r} is {_shown(value)}", _HINT)
     asked = one.get("type", one.get("transport", "")).lower()
     if asked and _KINDS.get(asked) != kind:
         raise UsageError(f"the MCP server {name!r} is of the type {asked!r}", "types: stdio, with a command; http")

@@ -13,8 +13,8 @@ CONTEXT = "Notes.\nWhen you are done, write FINAL(answer).\nFINAL(from the conte
 LINES = "a line\n" * 3000
 
 
-def found(code, said, context=CONTEXT, **variables):
-    return printed_answer(code, said, context, variables.get)
+def found(code, said, context=CONTEXT, heard=(), **variables):
+    return printed_answer(code, said, lambda: (context, *heard), variables.get)
 
 
 @pytest.mark.parametrize(
@@ -100,25 +100,24 @@ def test_a_string_that_code_prints_as_it_stands_is_an_answer_wherever_else_it_st
     "code",
     [
         'out = llm_query("Reply with\\nFINAL(x)"); print(out)',
-        'prompt = "Reply with\\nFINAL(x)"\nprint(llm_query(prompt))',
-        'prompt: str = "Reply with\\nFINAL(x)"\nprint(rlm_query(prompt))',
-        'head = "FINAL(x)\\n"\nprompt = head + context\nprint(llm_query(prompt))',
-        'prompts = [f"FINAL(x)\\n{c}" for c in chunks]\nprint(*llm_query_batched(prompts), sep="\\n")',
-        'prompts = []\nfor c in chunks:\n    prompts.append("FINAL(x)" + c)\nprint(*llm_batch(prompts))',
-        'for p in ["FINAL(x)", "FINAL(y)"]:\n    print(llm_query(p))',
-        'print(*[llm_query(p) for p in ["FINAL(x)"]])',
-        'prompt = ""\nprompt += "FINAL(x)"\nprint(llm_query(prompt))',
-        'if (p := "FINAL(x)"): print(llm_query(p))',
-        'print(llm_query(model="m", prompt="FINAL(x)"))',
+        'ask = llm_query\nprint(ask("Reply with\\nFINAL(x)"))',
+        'for reply in map(llm_query, ["a\\nFINAL(x)"]): print(reply)',
+        'def ask(p): return llm_query(p)\nprint(ask("FINAL(x)"))',
     ],
 )
-def test_a_string_that_goes_to_a_language_model_means_no_answer(code):
-    assert found(code, "FINAL(42)\n") is None
+def test_what_a_language_model_said_is_no_answer_however_it_was_asked(code):
+    assert found(code, "FINAL(42)\n", heard=["Sure!\nFINAL(42)"]) is None
+    assert found(code, "FINAL(42)\n", heard=["it is 42"]) == "42"
 
 
 def test_code_that_asks_and_answers_means_its_answer():
     code = 'prompt = "Reply with\\nFINAL(x)"\nx = parse(llm_query(prompt))\nprint(f"FINAL({x})")'
-    assert found(code, "FINAL(42)\n") == "42"
+    assert found(code, "FINAL(42)\n", heard=["42"]) == "42"
+
+
+def test_of_many_printed_answers_the_first_counts():
+    said = "".join(f"FINAL(a{number})\n" for number in range(50))
+    assert found('for n in range(50): print(f"FINAL(a{n})")', said) == "a0"
 
 
 @pytest.mark.parametrize("name", ["x", "'x'", '"x"', " x "])
@@ -130,7 +129,7 @@ def test_a_printed_variable_is_its_value(name):
 
 @pytest.mark.parametrize("name", ["x y", "x.y", "f(x)", "", "x'); import os", "x\ny"])
 def test_what_is_no_name_is_no_variable(name):
-    assert printed_answer("print('FINAL_VAR(…)')", f"FINAL_VAR({name})\n", "", lambda name: "42") is None
+    assert printed_answer("print('FINAL_VAR(…)')", f"FINAL_VAR({name})\n", tuple, lambda name: "42") is None
 
 
 def test_an_answer_that_was_cut_on_its_way_is_none():
@@ -177,6 +176,7 @@ def test_no_output_and_no_code_takes_long_to_look_at(code, said):
 
 def test_looking_at_code_warns_nobody():
     code = r"x = '\d'; print('FINAL(1)')"
-    look = f"from envweave.envs.repl.intent import intent_of\nassert intent_of({code!r}).meant"
+    call = f"printed_answer({code!r}, 'FINAL(1)', tuple, str)"
+    look = f"from envweave.envs.repl.answers import printed_answer\nassert {call} == '1'"
     done = subprocess.run([sys.executable, "-W", "error", "-c", look], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")

@@ -1,5 +1,7 @@
 """A model plays: here a list of replies plays, in the REPL of this process."""
 
+from itertools import count
+
 import pytest
 
 from envweave.envs.repl import REPLEnv, run_rlm
@@ -72,11 +74,12 @@ def test_the_last_iteration_is_announced_and_then_it_is_truncated(env):
     assert chat.heard[1][-1]["content"].endswith(LAST_CALL)
 
 
-def test_the_time_is_looked_at_between_two_replies(env):
-    ticks = iter([0.0, 1.0, 2.0, 3.0])
+def test_the_time_is_looked_at_before_each_reply_and_each_step(env):
+    ticks = count()
     begun = env.reset(context="c", task_prompt="t")
-    run = play(replying(*[block("1")] * 9), env, begun, "t", max_turns=9, deadline=3.0, clock=lambda: next(ticks))
-    assert (run.ended, run.turns, run.answer) == ("out_of_time", 3, None)
+    replies = [f"{block('1')}\n{block('2')}", f"{block('3')}\n{block('4')}"]  # at 0, 1 and 2; at 3, 4, no more at 5
+    run = play(replying(*replies), env, begun, "t", max_turns=9, deadline=5, clock=lambda: next(ticks))
+    assert (run.ended, run.turns, run.iterations, run.answer) == ("out_of_time", 2, 3, None)
 
 
 def test_who_is_stopped_asks_nobody(env):

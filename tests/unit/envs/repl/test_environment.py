@@ -3,8 +3,9 @@
 import pytest
 
 from envweave.envs.repl import REPLAction, REPLEnv, REPLEnvironment
-from envweave.errors import EnvError, ResetNeededError, UsageError
+from envweave.errors import ResetNeededError, UsageError
 from envweave.requests import EpisodeEnd
+from envweave.rewards import create_math_env_transform, create_safe_env_transform
 from envweave.sandbox import Limits
 from envweave.testing.check import check_env
 
@@ -213,7 +214,7 @@ def test_an_expected_answer_scores_the_answer(env, expected, code, reward):
     assert (step.done, step.reward) == (True, reward)
 
 
-def test_a_metric_scores_in_parts_and_one_that_raises_leaves_the_episode_unscored():
+def test_a_metric_scores_in_parts_and_one_that_raises_leaves_the_answer_unscored():
     def overlap(expected, answer):
         if answer == "boom":
             raise ZeroDivisionError
@@ -223,8 +224,9 @@ def test_a_metric_scores_in_parts_and_one_that_raises_leaves_the_episode_unscore
         env.reset(expected_answer="abcd")
         assert env.execute("FINAL('ab')").reward == 1.0
         env.reset(expected_answer="abcd")
-        with pytest.raises(EnvError, match="ZeroDivisionError"):
-            env.execute("FINAL('boom')")
+        step = env.execute("FINAL('boom')")
+        assert (step.terminated, step.reward) == (True, None)
+        assert step.info["error"]["message"] == "metric raised ZeroDivisionError"
         env.reset()
         assert env.execute("FINAL('boom')").reward == 2.0, "nothing is expected"
 
@@ -409,7 +411,6 @@ def test_a_reset_with_a_wrong_option_changes_nothing(begun, wrong):
         {"rlm_child_timeout_s": float("nan")},
         {"limits": {"walls": 3}},
         {"sandbox": {"nope": 1}},
-        {"lineage": "x"},
     ],
     ids=str,
 )
@@ -435,8 +436,10 @@ def test_defaults_come_from_the_variables_of_openenv(monkeypatch):
         assert result_of(env.execute("print('123456789')")).stdout.startswith("12345\n…")
         assert result_of(env.execute("rlm_query('x')")).stderr.endswith(" may\n"), "as many as it may"
         assert (env.state().context, env.state().task_prompt) == ("given", "do")
-        env.reset(context="other", max_iterations=3)
-        assert (env.state().context, env.state().max_iterations) == ("other", 3)
+        env.reset(context="", task_prompt="", max_iterations=1)
+        assert (env.state().context, env.state().task_prompt, env.state().max_iterations) == ("", "", 1)
+        with pytest.raises(UsageError, match="max_iterations is 3, and the most here is 2"):
+            env.reset(max_iterations=3)
 
 
 # Branches.
@@ -467,3 +470,19 @@ def test_a_snapshot_is_come_back_to_with_its_iteration_and_its_variables(begun):
     assert begun.list_variables() == ["context", "answer", "x"]
     assert (begun.state().iteration, begun.state().final_answer) == (1, None)
     assert "'y' is not defined" in result_of(begun.execute("y")).exception
+
+
+# Transforms.
+
+
+def test_transforms_for_code_score_steps_of_the_repl_too():
+    with REPLEnv(transform=create_safe_env_transform()) as env:
+        env.reset()
+        assert env.execute("x = 1").info["rewards"]["code_safety"] == 0.0
+        step = env.execute("import os")
+        assert step.info["safety_violation"].startswith("import os")
+        assert step.reward == pytest.approx(-0.9)
+        env.transform = None
+        assert env.execute("1 / 0").reward == -0.05
+        env.transform = create_math_env_transform(expected_answer=4)
+        assert env.execute("print(2 + 2)").info["rewards"]["math_problem"] == 1.0

@@ -107,7 +107,7 @@ def test_without_a_model_the_code_is_told_how_to_get_one(monkeypatch):
 
 def test_whom_to_ask():
     assert isinstance(asker_for(str, None, None, hf_token=None, model=None), Functions)
-    assert isinstance(Nobody().query_batched([], None), list)
+    assert isinstance(Nobody().query_batched([], None, bool), list)
     with pytest.raises(UsageError, match="no header can carry"):
         asker_for(str, None, None, hf_token="a b", model=None)
 
@@ -134,9 +134,22 @@ def test_a_batch_is_asked_at_the_same_time_and_never_more_than_so_many():
     assert most == AT_ONCE
 
 
+def test_nobody_is_asked_any_more_when_nobody_waits():
+    asked = []
+    answers = side_by_side(lambda n: asked.append(n) or "yes", range(50), lambda: len(asked) >= 3, 1)
+    assert answers == ["yes"] * 3 + ["Error: the episode has ended"] * 47
+
+
+def test_a_parameter_that_is_no_model_is_left_alone():
+    ask = Functions(lambda prompt, prefix="hi ": prefix + prompt, None, None, "m")
+    assert ask.query("you", None) == "hi you"
+    named = Functions(lambda prompt, *, model: f"{model}: {prompt}", None, None, "m")
+    assert (named.query("you", None), named.query("you", "n")) == ("m: you", "n: you")
+
+
 def test_side_by_side_keeps_the_order_and_takes_anything():
-    assert side_by_side(lambda n: str(n * n), range(50), 3) == [str(n * n) for n in range(50)]
-    assert side_by_side(str, []) == []
+    assert side_by_side(lambda n: str(n * n), range(50), bool, 3) == [str(n * n) for n in range(50)]
+    assert side_by_side(str, [], bool) == []
 
 
 def test_a_function_that_never_returns_does_not_keep_the_process_from_its_end():
@@ -196,7 +209,7 @@ def test_a_long_prompt_is_the_context_of_a_child_and_not_its_task():
 @pytest.mark.parametrize(("depth", "repls"), [(0, 0), (1, 0), (2, 1), (3, 2), (4, 3)])
 def test_repls_lie_as_deep_below_one_another_as_they_may(depth, repls):
     talk = Talker(lambda task: block("FINAL('(' + rlm_query(context + '+') + ')')"))
-    with REPLEnv(llm_chat_fn=talk) as env:
+    with REPLEnv(llm_chat_fn=talk, rlm_max_depth=4) as env:
         env.reset(rlm_max_depth=depth)
         assert said(env.execute("print(rlm_query('q'))")) == "(" * repls + "plain q" + "+" * repls + ")" * repls + "\n"
     assert talk.tasks == ["q" + "+" * n for n in range(repls)]
@@ -204,8 +217,8 @@ def test_repls_lie_as_deep_below_one_another_as_they_may(depth, repls):
 
 def test_an_episode_has_so_many_children_with_those_below_them():
     talk = Talker(lambda task: block("r = rlm_query_batched(['x', 'x'])\nFINAL('+'.join(r))"))
-    with REPLEnv(llm_chat_fn=talk, rlm_max_children=3) as env:
-        env.reset(rlm_max_depth=3)
+    with REPLEnv(llm_chat_fn=talk, rlm_max_children=3, rlm_max_depth=3) as env:
+        env.reset()
         text = said(env.execute("print(rlm_query_batched(['a', 'b', 'c']))"))
         assert "as many REPLs for rlm_query as it may" in text
         assert "as many REPLs" in error(env.execute("rlm_query('d')"))

@@ -4,13 +4,20 @@ from envweave.envs.repl import settings
 from envweave.errors import UsageError
 
 
-def test_what_is_given_comes_before_the_default_and_that_before_the_variable():
+def test_what_is_given_comes_before_the_variable():
     environ = {"REPL_MAX_ITERATIONS": "7"}
-    assert settings.number("max_iterations", 3, 5, environ) == 3
-    assert settings.number("max_iterations", None, 5, environ) == 5
-    assert settings.number("max_iterations", None, None, environ) == 7
-    assert settings.number("max_iterations", None, None, {}) == 30
-    assert settings.number("max_iterations", None, None, {"REPL_MAX_ITERATIONS": ""}) == 30
+    assert settings.number("max_iterations", 3, environ) == 3
+    assert settings.number("max_iterations", None, environ) == 7
+    assert settings.number("max_iterations", None, {}) == 30
+    assert settings.number("max_iterations", None, {"REPL_MAX_ITERATIONS": ""}) == 30
+
+
+def test_an_episode_may_ask_for_less_and_not_for_more():
+    assert [settings.within("rlm_max_depth", asked, 2) for asked in (None, 0, 2)] == [2, 0, 2]
+    with pytest.raises(UsageError, match="rlm_max_depth is 3, and the most here is 2"):
+        settings.within("rlm_max_depth", 3, 2)
+    with pytest.raises(UsageError, match="rlm_max_depth is 'x'"):
+        settings.within("rlm_max_depth", "x", 2)
 
 
 @pytest.mark.parametrize(
@@ -39,24 +46,16 @@ def test_a_variable_that_is_no_number_is_named(text):
         settings.number("rlm_max_depth", None, environ={"REPL_RLM_MAX_DEPTH": text})
 
 
-def test_nobody_gets_more_depth_or_iterations_than_there_are():
-    assert settings.number("rlm_max_depth", 10**9) == settings.DEEPEST
-    assert settings.number("rlm_max_iterations", 10**9) == settings.LONGEST
-    assert settings.number("rlm_max_depth", 0) == 0
+@pytest.mark.parametrize("name", ["rlm_max_depth", "rlm_max_iterations", "max_iterations"])
+def test_nobody_gets_more_depth_or_iterations_than_there_are(name):
+    with pytest.raises(UsageError, match=f"{name} is 1000000000"):
+        settings.number(name, 10**9)
 
 
 @pytest.mark.parametrize("given", ["1", None, True, float("nan"), float("inf"), [1]])
 def test_a_reward_is_a_number(given):
     with pytest.raises(UsageError, match="reward_on_error is"):
         settings.real("reward_on_error", given)
-
-
-@pytest.mark.parametrize("given", ["x", 1.5, [1]])
-def test_a_seed_is_a_whole_number(given):
-    with pytest.raises(UsageError, match="seed is"):
-        settings.seed(given)
-    assert settings.seed(None) is None
-    assert settings.seed(-3) == -3
 
 
 def test_a_function_is_not_data():

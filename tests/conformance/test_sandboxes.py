@@ -2320,8 +2320,8 @@ def test_a_snapshot_is_started_with_tools_of_ones_own(forking: Sandbox) -> None:
 
 @pytest.mark.parametrize("tools", [{"stranger": len}, {"who": 5}], ids=str)
 def test_a_fork_knows_no_tool_that_its_original_did_not(forking: Sandbox, tools: Any) -> None:
-    with forking.start(tools={"who": lambda: "original"}) as session:
-        for fork in (session.fork, session.snapshot().start):
+    with forking.start(tools={"who": lambda: "original"}) as session, session.snapshot() as snapshot:
+        for fork in (session.fork, snapshot.start):
             with pytest.raises(UsageError):
                 fork(tools=tools)
         assert session.run("who()").return_value == "original"

@@ -77,23 +77,31 @@ class Group:
         return 0
 
     async def remove(self, wait: Wait) -> None:
-        """Needs to be empty; processes that have been killed take a moment to be gone."""
+        """Needs to be empty; processes that have been killed take a moment to be gone, and on a busy machine longer."""
         while self._joining is not None and self._joining.is_alive():
             await wait.sleep(0.002)
+        for _ in range(_TRIES):
+            if self.is_removed():
+                return
+            await wait.sleep(0.005)
+        _LATE.add(self)
+
+    def is_removed(self) -> bool:
+        """Try it now."""
         for folder in set(self.folders.values()):
-            for _ in range(_TRIES):
-                try:
-                    folder.rmdir()
-                    break
-                except FileNotFoundError:
-                    break
-                except OSError:
-                    await wait.sleep(0.005)
+            with suppress(OSError):
+                folder.rmdir()
+        if any(folder.exists() for folder in self.folders.values()):
+            return False
         _MADE.discard(self)
+        _LATE.discard(self)
+        return True
 
 
 _MADE: set[Group] = set()
 """Those that are not removed yet."""
+_LATE: set[Group] = set()
+"""Those of them whose processes were not gone when they should have been; whoever makes a group tries again."""
 _AT_EXIT = threading.Event()
 
 
@@ -124,6 +132,8 @@ class Groups:
         wanted = {"memory": memory_bytes, "pids": processes}
         if _AT_EXIT.is_set():
             raise OSError("this process is about to end")
+        for late in list(_LATE):
+            late.is_removed()
         name = f"envweave-{world()}-{os.getpid()}-{next(_NUMBERS)}"
         folders = {
             key: self.parents[key] / name for key, value in wanted.items() if value is not None and key in self.parents

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from envweave.sandbox.owners import is_dead, world
+from envweave.core.owners import is_dead, world
 from envweave.sandbox.waiting import BLOCKING, Wait, drive
 
 _ROOT = Path("/sys/fs/cgroup")

@@ -10,9 +10,9 @@ import tempfile
 import time
 from pathlib import Path
 
+from envweave.core.owners import is_dead, world
 from envweave.errors import SandboxError
 from envweave.sandbox.guest.frames import Hangup
-from envweave.sandbox.owners import is_dead, world
 from envweave.sandbox.waiting import Wait
 
 _CREDENTIALS = struct.Struct("iII")

@@ -1,0 +1,1 @@
+"""Build an image with the Docker SDK, and try it. With `sandbox.docker` and `providers.docker`, its door."""

@@ -1,0 +1,109 @@
+"""What can be chosen for a container, checked before anybody is asked to start one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Literal, Self
+
+from envweave.core.suggest import nearest
+from envweave.errors import UsageError
+
+Pull = Literal["missing", "always", "never"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ContainerOptions:
+    """One container with a server in it. What is left out is as Docker and the image have it."""
+
+    image: str = ""
+    command: Sequence[str] | None = None
+    """In place of the image's own."""
+    env_vars: Mapping[str, str] = field(default_factory=dict, repr=False)
+    volumes: Mapping[str, str] = field(default_factory=dict)
+    """From a folder here or the name of a volume to a path inside; `:ro` at its end makes it read-only."""
+    memory: str | int | None = None
+    """Bytes, or `512m`, `2g`; a container that takes more is killed. Swap is not added to it."""
+    cpus: float | None = None
+    pids: int | None = None
+    network: str | None = None
+    """The name of a network, `bridge` or `host`."""
+    user: str | int | None = None
+    read_only: bool = False
+    """Nothing but `tmpfs` and volumes can be written."""
+    tmpfs: Mapping[str, str] = field(default_factory=dict)
+    """From a path inside to the options of a file system in memory, e.g. `{"/tmp": "size=64m"}`."""
+    port: int = 8000
+    """Where the server listens inside."""
+    host_port: int | None = None
+    """Where it is published on this machine. None lets Docker choose, which never clashes."""
+    pull: Pull = "missing"
+    stop_timeout: int = 5
+    """Seconds that the server has to end by itself."""
+    docker_host: str | None = None
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    """Further arguments of the Docker SDK's `containers.create`, which win over what is said here."""
+
+    @classmethod
+    def chosen(cls, given: Mapping[str, Any], base: Self | None = None) -> Self:
+        """The options, over those of `base`. Raises `UsageError` for one that there is not."""
+        known = [each.name for each in fields(cls)]
+        for name in given:
+            if name not in known:
+                near = nearest(name, known)
+                hint = f"did you mean {near!r}?" if near else f"options: {', '.join(known)}"
+                raise UsageError(f"a container has no option {name!r}", hint)
+        cleaned = {name: ({} if value is None and name in _MAPPINGS else value) for name, value in given.items()}
+        return cls(**cleaned) if base is None else replace(base, **cleaned)
+
+    def check(self) -> None:
+        """Raise `UsageError` for what could not work."""
+        if not self.image or not isinstance(self.image, str):
+            raise UsageError("no image is named", "e.g. 'echo-env:latest'")
+        if self.network == "none":
+            raise UsageError("a container without a network cannot be reached", "leave out network='none'")
+        if self.pull not in ("missing", "always", "never"):
+            raise UsageError(f"pull is {self.pull!r}", "use 'missing', 'always' or 'never'")
+        for name in ("cpus", "pids", "port", "host_port"):
+            value = getattr(self, name)
+            if value is not None and not (isinstance(value, int | float) and value > 0):
+                raise UsageError(f"{name} is {value!r}", "use a positive number")
+        for name in _MAPPINGS:
+            if not isinstance(getattr(self, name), Mapping):
+                raise UsageError(f"{name} is a {type(getattr(self, name)).__name__}", "use a dict")
+
+    def for_docker(self, labels: Mapping[str, str]) -> dict[str, Any]:
+        """As the SDK's `containers.create` takes it."""
+        published = {} if self.network == "host" else {f"{self.port}/tcp": self._host_side()}
+        options: dict[str, Any] = {
+            "image": self.image,
+            "command": None if self.command is None else list(self.command),
+            "environment": {name: str(value) for name, value in self.env_vars.items()},
+            "volumes": {source: _bind(target) for source, target in self.volumes.items()},
+            "mem_limit": self.memory,
+            "memswap_limit": self.memory,
+            "nano_cpus": None if self.cpus is None else int(self.cpus * 1e9),
+            "pids_limit": self.pids,
+            "network": self.network if self.network not in (None, "host", "bridge") else None,
+            "network_mode": self.network if self.network in ("host", "bridge") else None,
+            "user": None if self.user is None else str(self.user),
+            "read_only": self.read_only,
+            "tmpfs": dict(self.tmpfs),
+            "ports": published,
+        }
+        own = {name: value for name, value in self.extra.items() if name != "labels"}
+        marked = {**self.extra.get("labels", {}), **labels}
+        return {**{name: value for name, value in options.items() if value is not None}, **own, "labels": marked}
+
+    def _host_side(self) -> Any:
+        """Published for this machine only; for others if the daemon is on another, where we could not reach it else."""
+        far = (self.docker_host or "").startswith(("tcp://", "ssh://", "http"))
+        return self.host_port if far else ("127.0.0.1", self.host_port)
+
+
+_MAPPINGS = ("env_vars", "volumes", "tmpfs", "extra")
+
+
+def _bind(target: str) -> dict[str, str]:
+    path, colon, mode = target.rpartition(":")
+    return {"bind": path, "mode": mode} if colon and mode in ("ro", "rw") else {"bind": target, "mode": "rw"}

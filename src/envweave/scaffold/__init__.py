@@ -1,0 +1,1 @@
+"""`envweave init`: the first files of an environment of your own."""

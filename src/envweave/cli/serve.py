@@ -59,7 +59,9 @@ def serve(
         int | None, typer.Option(min=1024, help="A longer message is refused.", show_default="16 MiB, more for a REPL")
     ] = None,
     origin: Annotated[list[str] | None, typer.Option(help="A browser origin that is welcome; may be repeated.")] = None,
-    allow_arguments: Annotated[bool, typer.Option(help="Let clients pass arguments to the environment.")] = False,
+    allow_arguments: Annotated[
+        bool, typer.Option(envvar="ENVWEAVE_ALLOW_ARGUMENTS", help="Let clients pass arguments to the environment.")
+    ] = False,
     debug: Annotated[bool, typer.Option(help="Let clients see tracebacks.")] = False,
     log: Annotated[LogForm, typer.Option(help="`json` is one object a line.")] = LogForm.text,
     log_level: Annotated[LogLevel, typer.Option(help="`debug` tells of each session.")] = LogLevel.info,

@@ -22,6 +22,11 @@ class Address:
     """Host and port, for messages and instance IDs."""
 
     @classmethod
+    def later(cls, name: str) -> Address:
+        """Of a server that is yet to be started."""
+        return cls("", "", name)
+
+    @classmethod
     def parse(cls, url: str) -> Address:
         """Read `http(s)://` or `ws(s)://`, with or without a slash or `/ws` at the end."""
         parts = urlsplit(url.strip()) if isinstance(url, str) else None

@@ -64,6 +64,7 @@ class Channel:
         self._check_process()
         async with self._dialling:
             if self._reader is None or self._reader.done():
+                self.settings = await self.settings.settled()
                 self.start(await dial_extended(self.settings))
         data = {"resume": resume, "schema": schema} if resume else wanted.to_data(schema=schema)
         self._refs += 1  # from 1: a message without a reference is about the whole connection

@@ -31,7 +31,8 @@ CLOSE_TIMEOUT = 2.0
 async def dial(settings: Settings, *, extended: bool = True) -> Socket:
     """A connection to the server; its `subprotocol` is None if that is an OpenEnv server.
 
-    What may pass is tried again for `connect_timeout_s`. Raises `UnauthorizedError`, else `TransportError`.
+    What may pass is tried again for `connect_timeout_s`. Raises `UnauthorizedError`, else `TransportError`, or
+    `ProviderError` if the server was started for us and is gone.
     """
     loop = asyncio.get_running_loop()
     end = loop.time() + settings.connect_timeout_s
@@ -48,6 +49,7 @@ async def dial(settings: Settings, *, extended: bool = True) -> Socket:
             raise TransportError(f"cannot trust {settings.address.ws}: {error.verify_message}") from error
         except (OSError, WebSocketException, EOFError) as error:
             reason = describe(error)
+        await settings.look()
         pause = pause_before(attempt)
         attempt += 1
         if loop.time() + pause >= end:

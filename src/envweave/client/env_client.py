@@ -5,15 +5,15 @@ Light on purpose: the packages that talk are loaded with the first connection.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, cast
 
-from envweave.client.address import Address
 from envweave.client.reading import action_writer, fields_of, reader, types_of
-from envweave.client.settings import Settings, Wanted
+from envweave.client.settings import Settings, Wanted, all_whereabouts, whereabouts
+from envweave.client.startable import Startable, connected
 from envweave.core.handle import AsyncEnvHandle, EnvHandle
 from envweave.core.lookup import load
 from envweave.requests import Request
@@ -22,14 +22,16 @@ from envweave.vector.base import VectorEnv
 
 if TYPE_CHECKING:
     from envweave.client.face import ClientFace
+    from envweave.client.home import Home
     from envweave.client.typed import TypedEnv
+    from envweave.providers.base import Provider
 
 ActT = TypeVar("ActT")
 ObsT = TypeVar("ObsT")
 StateT = TypeVar("StateT")
 
 
-class EnvClient(EnvHandle[ObsT], Generic[ActT, ObsT, StateT]):
+class EnvClient(Startable, EnvHandle[ObsT], Generic[ActT, ObsT, StateT]):
     """An environment on a server, ours or OpenEnv's, driven like one in this process.
 
         class EchoEnv(EnvClient[EchoAction, EchoObservation, State]): ...
@@ -39,14 +41,15 @@ class EnvClient(EnvHandle[ObsT], Generic[ActT, ObsT, StateT]):
             env.step(EchoAction("hello")).observation.echoed_message
 
     Without types it takes and gives plain data. It connects with the first call. `env.aio` is the same handle for
-    `await`; `async with EchoEnv(…) as env` gives that one.
+    `await`; `async with EchoEnv(…) as env` gives that one. In place of a URL it takes a provider: then it starts the
+    server with the connection, starts it again for a reset if it is gone, and stops it when it is closed.
     """
 
     _opener: ClassVar[str] = "envweave.client.open:open_env"
 
     def __init__(
         self,
-        base_url: str = "http://localhost:8000",
+        base_url: str | Provider | Home = "http://localhost:8000",
         *,
         token: str | None = None,
         headers: Mapping[str, str] | None = None,
@@ -65,7 +68,7 @@ class EnvClient(EnvHandle[ObsT], Generic[ActT, ObsT, StateT]):
         state_type: type[StateT] | None = None,
     ) -> None:
         self._settings = Settings(
-            address=Address.parse(base_url),
+            **whereabouts(base_url),
             token=token,
             headers=dict(headers or {}),
             connect_timeout_s=connect_timeout_s,
@@ -159,7 +162,10 @@ class EnvClient(EnvHandle[ObsT], Generic[ActT, ObsT, StateT]):
     def _both(self) -> tuple[TypedEnv, ClientFace]:
         if self._made is None:
             face = load("envweave.client.face:ClientFace", extra="client")  # loaded with the first connection
-            typed = load("envweave.client.typed:TypedEnv")(self, self._settings.address.name, self._open)
+            settings = self._settings
+            typed = load("envweave.client.typed:TypedEnv")(
+                self, settings.address.name, self._open, place=settings.place
+            )
             self._made = (typed, face(typed))
         return self._made
 
@@ -252,16 +258,20 @@ class HTTPEnvClient(EnvClient[ActT, ObsT, StateT]):
     _opener: ClassVar[str] = "envweave.client.http:open_env"
 
 
-def connect(url: str, *, token: str | None = None, **options: Any) -> EnvHandle[Any]:
-    """A handle on the environment at a URL, `http(s)://` or `ws(s)://`, connected now; options are `EnvClient`'s."""
+def connect(url: str | Provider, *, token: str | None = None, **options: Any) -> EnvHandle[Any]:
+    """A handle on the environment at a URL, `http(s)://` or `ws(s)://`, or on the one that a provider starts.
+
+    It is connected now; options are `EnvClient`'s.
+    """
     client: EnvClient[Any, Any, Any] = EnvClient(url, token=token, **options)
-    return client.connect()
+    return connected(client)
 
 
 def connect_vector(
-    url: str,
+    url: str | Provider | Sequence[str | Provider],
     num_envs: int,
     *,
+    another: Callable[[], Provider] | None = None,
     token: str | None = None,
     headers: Mapping[str, str] | None = None,
     connect_timeout_s: float = 10.0,
@@ -271,13 +281,24 @@ def connect_vector(
     deadline: float | None = None,
     max_episode_steps: int | None = None,
 ) -> VectorEnv:
-    """`num_envs` environments on the server at a URL. One of ours has them all on a single connection."""
-    settings = Settings(
-        address=Address.parse(url),
-        token=token,
-        headers=dict(headers or {}),
-        connect_timeout_s=connect_timeout_s,
-        max_message_bytes=max_message_bytes,
-    )
+    """`num_envs` environments on the server at a URL, or of a provider, or spread over several of them.
+
+    A server of ours has all its environments on a single connection. `another` makes a further provider for
+    environments that the first server has no room for. The vector stops what was started for it.
+    """
+
+    def settings(found: dict[str, Any]) -> Settings:
+        return Settings(
+            **found,
+            token=token,
+            headers=dict(headers or {}),
+            connect_timeout_s=connect_timeout_s,
+            max_message_bytes=max_message_bytes,
+        )
+
+    listed = list(url) if isinstance(url, Sequence) and not isinstance(url, str) else [url]
     wanted = Wanted(arguments=arguments, autoreset=autoreset, deadline=deadline, max_episode_steps=max_episode_steps)
-    return load("envweave.client.vector:open_vector", extra="client")(settings, wanted, num_envs)  # type: ignore[no-any-return]
+    servers = [settings(found) for each in listed for found in all_whereabouts(each)]
+    more = None if another is None else lambda: settings(whereabouts(another()))
+    opened = load("envweave.client.fleet:open_vector", extra="client")
+    return opened(servers, wanted, num_envs, more)  # type: ignore[no-any-return]

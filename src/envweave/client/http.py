@@ -19,6 +19,7 @@ from envweave.client.settings import Settings, Wanted
 from envweave.errors import (
     EnvWeaveError,
     ProtocolError,
+    ProviderError,
     SessionLostError,
     TransportError,
     UnauthorizedError,
@@ -58,7 +59,7 @@ class HTTPSession(Session):
 
     @classmethod
     async def open(cls, settings: Settings, wanted: Wanted) -> HTTPSession:
-        session = cls(settings, wanted)
+        session = cls(await settings.settled(), wanted)
         try:
             response = await session._reached("POST", "/sessions", encode(wanted.to_data()))
             if response.status_code in NO_SUCH_PATH:
@@ -134,6 +135,7 @@ class HTTPSession(Session):
                 reason = describe(error)
                 if not number and not isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
                     raise TransportError(f"no answer from {self.server}: {reason}") from None  # it may have been done
+            await self._look(number, reason)
             end = end or self.home.time() + self._settings.connect_timeout_s
             pause = pause_before(attempt)
             attempt += 1
@@ -141,6 +143,15 @@ class HTTPSession(Session):
                 hint = "is the server running? envweave serve <id>; check host, port and firewall"
                 raise (SessionLostError if number else TransportError)(f"cannot reach {self.server}: {reason}", hint)
             await asyncio.sleep(pause)
+
+    async def _look(self, number: int, reason: str) -> None:
+        """Is there still somebody to send to?"""
+        try:
+            await self._settings.look()
+        except ProviderError as error:
+            if not number:
+                raise
+            raise SessionLostError(f"{self.server} is gone ({reason}): {error.message}", error.hint) from error
 
     async def move(self) -> None:
         """The requests of the loop before went down with it; the open call is sent again."""

@@ -14,6 +14,7 @@ from envweave.core.handle import AsyncEnvHandle
 
 async def open_env(settings: Settings, wanted: Wanted) -> AsyncEnvHandle[Any]:
     """Connect and open a session. A server that does not know the extension is an OpenEnv server."""
+    settings = await settings.settled()
     socket = await dial(settings)
     if socket.subprotocol is None:
         return await openenv_handle(settings, wanted, socket)

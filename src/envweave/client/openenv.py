@@ -79,6 +79,7 @@ class OpenEnvProxy:
         await socket.close()
 
     async def _dial(self) -> None:
+        self._settings = await self._settings.settled()
         self._socket = await dial(self._settings, extended=False)
         self._used = False
 
@@ -168,8 +169,12 @@ async def openenv_plan(settings: Settings, wanted: Wanted) -> Blueprint:
         raise UnsupportedError(f"{settings.address.http} is an OpenEnv server: it takes no arguments", "leave them out")
     rule = ActionRule(_packed_action, await _action_schema(settings))
 
+    async def connected() -> OpenEnvProxy:
+        found = await settings.settled()
+        return OpenEnvProxy(found, await dial(found, extended=False))
+
     def build() -> OpenEnvProxy:
-        return OpenEnvProxy(settings, BACKGROUND.run(dial(settings, extended=False)))
+        return BACKGROUND.run(connected())
 
     def rules(_: Any, id: str) -> Referee:
         return Referee(id, rule, deadline=wanted.deadline, max_episode_steps=wanted.max_episode_steps)

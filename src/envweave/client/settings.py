@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Self
 
 from envweave.client.address import Address
 from envweave.core.jsonable import to_json
 from envweave.errors import NotJSONableError, UsageError
+
+if TYPE_CHECKING:
+    from envweave.client.home import Place
 
 TOKEN_VARIABLE = "ENVWEAVE_TOKEN"  # noqa: S105  (the name of the variable, not a secret)
 
@@ -19,6 +22,8 @@ class Settings:
     """One server and how to talk to it."""
 
     address: Address
+    place: Place | None = None
+    """Of a server that was started for us, and is started again when it is gone; its address is known only then."""
     token: str | None = field(default=None, repr=False)
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     connect_timeout_s: float = 10.0
@@ -29,11 +34,41 @@ class Settings:
     ping_interval_s: float | None = 20.0
     ping_timeout_s: float | None = 20.0
 
+    async def settled(self) -> Self:
+        """With the address of a server that runs. Raises `ProviderError` if none can be had."""
+        return self if self.place is None else replace(self, address=await self.place.settle())
+
+    async def look(self) -> None:
+        """Raise `ProviderError`, with the cause, if the server was started for us and is gone."""
+        if self.place is not None:
+            await self.place.look(self.address)
+
     @property
     def all_headers(self) -> dict[str, str]:
         """The caller's own, and the token's: the argument, else `ENVWEAVE_TOKEN`."""
         token = self.token if self.token is not None else os.environ.get(TOKEN_VARIABLE)
         return {**({"Authorization": f"Bearer {token}"} if token else {}), **self.headers}
+
+
+def whereabouts(base_url: Any) -> dict[str, Any]:
+    """The `address` and `place` of a server: at a URL, or of a provider (or its home) that is yet to start it."""
+    if isinstance(base_url, str):
+        return {"address": Address.parse(base_url)}
+    from envweave.client.home import Home, Place
+    from envweave.providers.base import Provider
+
+    home = Home(base_url) if isinstance(base_url, Provider) else base_url
+    if not isinstance(home, Home):
+        return {"address": Address.parse(base_url)}  # which says what is wrong with it
+    return {"address": Address.later(home.provider.kind), "place": Place(home)}
+
+
+def all_whereabouts(base_url: Any) -> list[dict[str, Any]]:
+    """Of each server that a provider starts; a URL is one."""
+    first = whereabouts(base_url)
+    place: Place | None = first.get("place")
+    count = 1 if place is None else place.home.provider.servers
+    return [first, *({**first, "place": replace(first["place"], number=number)} for number in range(1, count))]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,18 +31,18 @@ class StreamSession(Session):
         self.opening = Call("open", packed(data, "open"))
         self.call: Call | None = None
         self.lost: SessionLostError | None = None
-        self._channel = channel
+        self.channel = channel
         self._wanted = wanted
         self._number = 0
 
     @property
     def home(self) -> asyncio.AbstractEventLoop:  # type: ignore[override]
-        return self._channel.home
+        return self.channel.home
 
     def send(self, call: Call) -> None:
         self.enlist(call)
         if self.up:
-            self._channel.say(self.message(call))
+            self.channel.say(self.message(call))
 
     def enlist(self, call: Call) -> None:
         """Take a call as the one under way, without sending it. Raises `SessionLostError`."""
@@ -52,18 +52,18 @@ class StreamSession(Session):
         call.number, self.call = self._number, call
 
     async def move(self) -> None:
-        await self._channel.move()
+        await self.channel.move()
 
     async def renew(self, *, episodes: int = 0) -> StreamSession:
-        session = await self._channel.open(replace(self._wanted, episodes=episodes))
-        await self._channel.forget(self)
+        session = await self.channel.open(replace(self._wanted, episodes=episodes))
+        await self.channel.forget(self)
         return session
 
     async def join(self, session_id: str, env_id: str) -> StreamSession:
-        return await self._channel.open(self._wanted, resume=session_id)
+        return await self.channel.open(self._wanted, resume=session_id)
 
     async def leave(self) -> None:
-        await self._channel.forget(self)
+        await self.channel.forget(self)
 
     def greeting(self) -> bytes:
         body = encode({"resume": self.opened.session_id}) if self.opening.answered else self.opening.body
@@ -94,7 +94,7 @@ class StreamSession(Session):
             # Perhaps the two sides do not agree on its number. The server says how far it has come when the session is
             # opened again, and the call, which was not run, is sent under the right one.
             call.repeated, self.call = True, call
-            self._channel.resume()
+            self.channel.resume()
             return
         if isinstance(fault, SessionLostError):
             self.lost = fault
@@ -133,7 +133,7 @@ class StreamSession(Session):
             again = batch_message(batch)
         else:
             return
-        self._channel.say(again)
+        self.channel.say(again)
 
     def fail(self, error: EnvWeaveError) -> None:
         """End the call under way, if there is one; the session itself is sound."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
-from typing import Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from envweave.client.remote import RemoteEnv
 from envweave.core.handle import AsyncEnvHandle
@@ -13,6 +13,9 @@ from envweave.core.loop import BACKGROUND
 from envweave.errors import BusyError, ClosedError, UnsupportedError, UsageError
 from envweave.requests import AutoresetReady, Request
 from envweave.results import ResetResult, StepResult
+
+if TYPE_CHECKING:
+    from envweave.client.home import Place
 
 Opener = Callable[[], Coroutine[Any, Any, AsyncEnvHandle[Any]]]
 
@@ -35,9 +38,20 @@ class Hooks(Protocol):
 class TypedEnv(AsyncEnvHandle[Any]):
     """A handle with the types of a client. Connects with the first call."""
 
-    def __init__(self, hooks: Hooks, name: str, open_inner: Opener, inner: AsyncEnvHandle[Any] | None = None) -> None:
+    def __init__(
+        self,
+        hooks: Hooks,
+        name: str,
+        open_inner: Opener,
+        inner: AsyncEnvHandle[Any] | None = None,
+        place: Place | None = None,
+    ) -> None:
         self.id = name if inner is None else inner.id
         self.hooks = hooks
+        self._place = place
+        """Of the server, if it was started for us: it ends with the last that is closed."""
+        if place is not None:
+            place.home.hold()
         self._open_inner = open_inner
         self._inner = inner
         self._connecting: asyncio.AbstractEventLoop | None = None
@@ -120,7 +134,7 @@ class TypedEnv(AsyncEnvHandle[Any]):
 
     async def fork(self) -> TypedEnv:
         inner = await (await self.connect()).fork()
-        return TypedEnv(self.hooks, inner.id, self._open_inner, inner)
+        return TypedEnv(self.hooks, inner.id, self._open_inner, inner, self._place)
 
     async def last(self) -> Any:
         """Wait again for the answer to a call that timed out or was cancelled."""
@@ -134,7 +148,12 @@ class TypedEnv(AsyncEnvHandle[Any]):
 
     async def close(self) -> tuple[Request, ...]:
         self._closed = True
-        return () if self._inner is None else await self._inner.close()
+        place, self._place = self._place, None
+        try:
+            return () if self._inner is None else await self._inner.close()
+        finally:
+            if place is not None:
+                await place.release()
 
     def action_schema(self, agent_id: str | None = None) -> dict[str, Any] | None:
         if self._inner is not None:

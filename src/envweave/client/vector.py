@@ -1,4 +1,4 @@
-"""Many sessions on one connection: one message for all actions of a step, and answers as they come."""
+"""Many sessions on one connection a server: one message for all its actions of a step, and answers as they come."""
 
 from __future__ import annotations
 
@@ -7,18 +7,13 @@ import logging
 import os
 import time
 from collections.abc import Coroutine, Sequence
-from dataclasses import replace
 from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple
 
 from envweave.client.call import Call
-from envweave.client.channel import Channel
-from envweave.client.dial import dial
-from envweave.client.openenv import openenv_plan
-from envweave.client.settings import Settings, Wanted
+from envweave.client.crew import Crew
 from envweave.client.slot import RemoteSlot, Work
-from envweave.client.socket import Socket
 from envweave.client.stream import StreamSession, batch_message
 from envweave.core.loop import BACKGROUND
 from envweave.errors import (
@@ -32,7 +27,6 @@ from envweave.errors import (
 from envweave.vector import base
 from envweave.vector.arguments import naming
 from envweave.vector.base import VectorEnv
-from envweave.vector.thread import ThreadVector
 
 log = logging.getLogger(__name__)
 
@@ -64,22 +58,24 @@ class Batch:
 
 
 class RemoteVector(VectorEnv):
-    """`num_envs` environments on one server, which steps them side by side.
+    """Environments on one server or several, which step them side by side.
 
     A refused action is found by the server: `step` and `recv` raise it, and then no environment of that batch has
-    changed. A session that is lost costs its row and is opened anew for its next reset.
+    changed; with several servers that holds for those of one, and where others went on it is the row's own failure. A
+    session that is lost costs its row and is opened anew for its next reset, on a server that is started again if it
+    was started for us and is gone.
     """
 
-    def __init__(self, settings: Settings, wanted: Wanted, num_envs: int, socket: Socket) -> None:
+    def __init__(self, crew: Crew, *, autoreset: bool) -> None:
         super().__init__([])
+        self._crew = crew
         self._pid = os.getpid()
         self._answers: SimpleQueue[list[tuple[int, Any] | Refusal]] = SimpleQueue()
         self._gathered: list[tuple[int, Any] | Refusal] = []
-        self._autoreset = wanted.autoreset
+        self._autoreset = autoreset
         self._refusals: list[Refusal] = []
         self._tasks: set[asyncio.Task[None]] = set()
-        self._channel, sessions = BACKGROUND.run(_open_all(settings, wanted, num_envs, socket))
-        self._remote = [RemoteSlot(session, autoreset=wanted.autoreset) for session in sessions]
+        self._remote = [RemoteSlot(session, autoreset=autoreset) for session in crew.sessions]
         self._slots = self._remote  # type: ignore[assignment]  # they have all members that the base wants
 
     def _check_open(self) -> None:
@@ -150,8 +146,8 @@ class RemoteVector(VectorEnv):
                     steps.append((slot.session, call))
                 except SessionLostError as error:
                     call.fail(error)
-        if steps:
-            self._send(steps)
+        for group in self._crew.by_server(steps):
+            self._send(group)
         if all(work.kind == "recover" for _, _, work in batch.works):
             self._accept(batch)
 
@@ -164,7 +160,7 @@ class RemoteVector(VectorEnv):
                 call.companions = calls
             message = batch_message(calls)
         if all(session.up for session, _ in calls):  # else they are sent when all are up again
-            self._channel.say(message)
+            calls[0][0].channel.say(message)
 
     def _answered(self, batch: Batch, id: int, slot: RemoteSlot, call: Call) -> None:
         try:
@@ -245,18 +241,8 @@ class RemoteVector(VectorEnv):
         _, stuck = await asyncio.wait(closing, timeout=timeout)
         for task in (*stuck, *self._tasks):
             task.cancel()
-        await self._channel.close()
+        await self._crew.leave()
         return {closing[task] for task in stuck}
-
-
-def open_vector(settings: Settings, wanted: Wanted, num_envs: int) -> VectorEnv:
-    """The vector that fits the server: an OpenEnv server has a connection for each environment."""
-    socket = BACKGROUND.run(dial(settings))
-    if socket.subprotocol is not None:
-        return RemoteVector(settings, wanted, num_envs, socket)
-    BACKGROUND.run(socket.close())
-    plan = BACKGROUND.run(openenv_plan(settings, wanted))
-    return ThreadVector([(plan, f"{settings.address.name}#{number}") for number in range(num_envs)])
 
 
 async def _logged(work: Coroutine[Any, Any, None]) -> None:
@@ -264,20 +250,3 @@ async def _logged(work: Coroutine[Any, Any, None]) -> None:
         await work
     except Exception as error:  # nobody waits for the task itself
         log.exception("a row was lost: %s", describe(error))
-
-
-async def _open_all(
-    settings: Settings, wanted: Wanted, count: int, socket: Socket
-) -> tuple[Channel, list[StreamSession]]:
-    """The sessions of a vector, named `name#0`, `name#1`, …; all of them or none."""
-    channel = Channel(settings)
-    channel.start(socket)
-    try:
-        first = await channel.open(wanted)
-        name = wanted.env_id or first.opened.env_id
-        name = name.rpartition("#")[0] or name
-        others = (channel.open(replace(wanted, env_id=f"{name}#{number}"), schema=False) for number in range(1, count))
-        return channel, [first, *await asyncio.gather(*others)]
-    except BaseException:
-        await channel.close()
-        raise

@@ -35,6 +35,10 @@ class EnvSpec:
     """Which resolver or distribution it came from."""
     url: str = ""
     """Where it runs already: such an environment is connected to, not built."""
+    image: str = ""
+    """The container image that serves it."""
+    backend: str = ""
+    """Where it runs unless `make` is told otherwise; empty is in this process."""
 
     def __post_init__(self) -> None:
         if not (self.factory is None or callable(self.factory) or isinstance(self.factory, str)):

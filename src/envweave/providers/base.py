@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import http.client
 import os
 import time
 from abc import ABC, abstractmethod
@@ -56,6 +55,11 @@ class Provider(ABC):
         """End it and remove what belongs to it. Harmless before `start`, after a start that failed, and twice."""
 
     @property
+    def servers(self) -> int:
+        """How many servers a start gives, each with a URL of its own."""
+        return 1
+
+    @property
     def urls(self) -> tuple[str, ...]:
         """One for each server, where a provider runs several that share nothing; a session belongs to one of them."""
         return (self.url,) if self.url else ()
@@ -101,6 +105,10 @@ class Provider(ABC):
         self.stop()
 
 
+ALONE = {"ENVWEAVE_ALLOW_ARGUMENTS": "1"}
+"""The variables of a server that has no clients but the one who started it."""
+
+
 @contextmanager
 def running(provider: Provider, *, timeout: float = READY_TIMEOUT) -> Iterator[str]:
     """The URL of a server that answers; it is gone when the block is left, whatever happens."""
@@ -124,6 +132,8 @@ def is_stray(found: Mapping[str, str]) -> bool:
 
 def health(url: str, timeout: float = 5.0) -> str:
     """Empty if the server at `url` says that it is healthy, else what it did instead."""
+    import http.client  # slow to load, and clients of a URL do without
+
     parts = urlsplit(url)
     make = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
     connection = make(parts.hostname or "", parts.port, timeout=timeout)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from operator import index
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from envweave.build import blueprint
 from envweave.core.flows import Blueprint
@@ -17,22 +18,19 @@ from envweave.core.start import start
 from envweave.core.suggest import nearest
 from envweave.errors import UnavailableError, UsageError
 from envweave.registry import resolvers
+from envweave.registry.hosting import BACKENDS, provider_for
 from envweave.registry.resolvers.local import LOCAL
 from envweave.vector.base import VectorEnv
+
+if TYPE_CHECKING:
+    from envweave.providers.base import Provider
 
 VECTORS = {
     "inproc": "envweave.vector.inproc:InprocVector",
     "thread": "envweave.vector.thread:ThreadVector",
 }
 
-EXPECTED_BACKENDS = {
-    "process": "all",
-    "async": "all",
-    "ray": "ray",
-    "docker_http": "docker",
-    "subprocess": "all",
-    "kubernetes": "kubernetes",
-}
+EXPECTED_BACKENDS = {"process": "all", "async": "all", "ray": "ray"}
 """Backends of the design that this version does not have, with the extra each will come in."""
 
 
@@ -84,7 +82,7 @@ def unregister(id: str) -> None:
 def spec(id: str | EnvSpec) -> EnvSpec:
     """What is known of an environment, without making one. Parameters of the ID are in `kwargs`."""
     if isinstance(id, EnvSpec):
-        return id if id.factory is not None or id.url else spec(id.id)
+        return id if id.factory is not None or id.url or id.image else spec(id.id)
     parsed = EnvID.parse(id)
     found = resolvers.resolve(parsed)
     return replace(found, kwargs={**found.kwargs, **parsed.parameters}) if parsed.parameters else found
@@ -95,6 +93,8 @@ def spec_with(id: str | EnvSpec, kwargs: dict[str, Any]) -> EnvSpec:
     found = spec(id)
     if found.url:
         raise UsageError(f"{found.url} is served already")
+    if found.image:
+        raise UsageError(f"{found.id} is an image that serves by itself", f"docker run -p 8000:8000 {found.image}")
     blueprint(found, kwargs)
     return replace(found, kwargs={**found.kwargs, **kwargs})
 
@@ -124,30 +124,39 @@ def make(
     deadline: float | None = None,
     max_episode_steps: int | None = None,
     instance_id: str | None = None,
+    docker_image: str | None = None,
+    provider_options: Mapping[str, Any] | None = None,
     **kwargs: Any,
 ) -> EnvHandle[Any]:
-    """Make an environment; `kwargs` go to its factory. Use it in a `with`, or close it.
+    """Make an environment; `kwargs` go to its factory, wherever that is. Use it in a `with`, or close it.
 
     With `autoreset` the step that ends an episode begins the next; the last observation stays in the result and the
     new first one comes in an `autoreset_ready` request.
+
+    `backend` says where it runs: `inproc`, or on a server of its own, which ends with the handle: `subprocess`,
+    `docker_http` or `kubernetes`. `docker_image` is the image of the last two (`envweave-<id>:latest`, which
+    `envweave build` makes), and `provider_options` are those of the server's provider.
     """
-    _check_backend(backend, ("auto", "inproc"))
     found = _limited(spec(id), deadline, max_episode_steps)
-    if found.url:
+    where = _where(found, backend, ("inproc", *BACKENDS))
+    source = found.url or _hosted(found, where, docker_image, provider_options)
+    if source:
         return connect(
-            found.url,
+            source,
             autoreset=autoreset,
             deadline=found.deadline,
             max_episode_steps=found.max_episode_steps,
             env_id=instance_id,
-            arguments=kwargs,
+            arguments={**found.kwargs, **kwargs},
         )
     plan = blueprint(found, kwargs, autoreset=autoreset)
     return start(plan, instance_id or f"{found.id}#0")
 
 
-def connect(url: str, **options: Any) -> EnvHandle[Any]:
+def connect(url: str | Provider, **options: Any) -> EnvHandle[Any]:
     """A handle on an environment that runs on a server, ours or OpenEnv's; `http://` and `ws://` are the same here.
+
+    A provider in place of a URL starts the server, which ends with the handle.
 
     `options` are those of `envweave.client.EnvClient`, a `token` above all.
     """
@@ -164,6 +173,9 @@ def make_vector(
     max_episode_steps: int | None = None,
     step_timeout: float | None = None,
     max_workers: int | None = None,
+    docker_image: str | None = None,
+    containers: int | None = None,
+    provider_options: Mapping[str, Any] | None = None,
     **kwargs: Any,
 ) -> VectorEnv:
     """Make `num_envs` independent environments of one ID, or one for each ID of a list.
@@ -171,17 +183,32 @@ def make_vector(
     `inproc` runs them in a loop: best for steps of less than a millisecond. `thread` runs them side by side: for steps
     that wait. `auto` is `inproc`, or `thread` where `step_timeout` or `max_workers` ask for it. At a URL the server
     runs them, all on one connection.
+
+    `subprocess`, `docker_http` and `kubernetes` start servers, which end with the vector: one, and others once it takes
+    no more sessions, or `containers` of them with the environments spread evenly.
     """
-    if isinstance(id, str | EnvSpec) and spec(id).url:
-        if backend != "auto" or step_timeout is not None or max_workers is not None:
-            hint = "leave out backend, step_timeout and max_workers; `envweave serve` has options for the same"
-            raise UsageError(f"where {spec(id).url} runs its environments is the server's choice", hint)
+    if isinstance(id, str | EnvSpec):
         found = _limited(spec(id), deadline, max_episode_steps)
-        limits = {"deadline": found.deadline, "max_episode_steps": found.max_episode_steps}
-        return _remote_vector(found.url, _count(num_envs), autoreset=autoreset, arguments=kwargs, **limits)
+        where = _where(found, backend, (*VECTORS, *BACKENDS))
+        if found.url or where in BACKENDS:
+            _refuse_threads(found, where, backend, step_timeout, max_workers)
+            make_server = partial(_hosted, found, where, docker_image, provider_options)
+            servers = _servers(found, make_server, _count(num_envs), containers)
+            limits = {"deadline": found.deadline, "max_episode_steps": found.max_episode_steps}
+            arguments = {**found.kwargs, **kwargs}
+            return _remote_vector(
+                *servers, num_envs=_count(num_envs), autoreset=autoreset, arguments=arguments, **limits
+            )
+    for name, value in (
+        ("docker_image", docker_image),
+        ("containers", containers),
+        ("provider_options", provider_options),
+    ):
+        if value is not None:
+            raise UsageError(f"{name} without a server to start", "add backend='docker_http'")
     if backend == "auto":
         backend = "thread" if step_timeout is not None or max_workers is not None else "inproc"
-    _check_backend(backend, tuple(VECTORS))
+    _check_backend(backend, (*VECTORS, *BACKENDS))
     if backend == "inproc" and (step_timeout is not None or max_workers is not None):
         raise UsageError("inproc runs in your own thread: no step_timeout, no max_workers", "use backend='thread'")
     ids = [id] * _count(num_envs) if isinstance(id, str | EnvSpec) else list(id)
@@ -194,8 +221,8 @@ def make_vector(
     for number, one in enumerate(ids):
         key = one if isinstance(one, str) else f"spec {number}"
         found = _limited(spec(one), deadline, max_episode_steps)
-        if found.url:
-            raise UsageError(f"{found.url} in a list of IDs", "a vector on a server has one URL and num_envs")
+        if found.url or found.image or backend in BACKENDS:
+            raise UsageError(f"{found.url or found.id} in a list of IDs", "a vector on servers has one ID and num_envs")
         if key not in plans:
             plans[key] = blueprint(found, kwargs, autoreset=autoreset)
         named.append((plans[key], f"{found.id}#{number}"))
@@ -203,9 +230,50 @@ def make_vector(
     return load(VECTORS[backend])(named, **{k: v for k, v in options.items() if v is not None})  # type: ignore[no-any-return]
 
 
-def _remote_vector(url: str, num_envs: int, **options: Any) -> VectorEnv:
+def _hosted(found: EnvSpec, where: str, image: str | None, options: Mapping[str, Any] | None) -> Provider | None:
+    """The provider that is to serve it; None where it runs in this process."""
+    if where in BACKENDS:
+        return provider_for(found, where, image, options)
+    if image is not None or options is not None:
+        raise UsageError("an image, or options of a provider, for what runs here", "add backend='docker_http'")
+    return None
+
+
+def _servers(
+    found: EnvSpec, make_server: Callable[[], Provider | None], num_envs: int, containers: int | None
+) -> tuple[Any, Any]:
+    """What a vector connects to, and how it gets more of it."""
+    if found.url:
+        make_server()
+        if containers is not None:
+            raise UsageError(f"containers for {found.url}, which runs already", "leave it out")
+        return found.url, None
+    if containers is None:
+        return make_server(), make_server
+    if isinstance(containers, bool) or not isinstance(containers, int) or not 1 <= containers <= num_envs:
+        raise UsageError(f"containers is {containers!r}", f"use a number from 1 to {num_envs}, the environments")
+    return [make_server() for _ in range(containers)], None
+
+
+def _refuse_threads(
+    found: EnvSpec, where: str, backend: str, step_timeout: float | None, max_workers: int | None
+) -> None:
+    if step_timeout is not None or max_workers is not None or (found.url and backend != "auto"):
+        hint = "leave out backend, step_timeout and max_workers; `envweave serve` has options for the same"
+        raise UsageError(f"where {found.url or where} runs its environments is the server's choice", hint)
+
+
+def _remote_vector(server: Any, another: Any, **options: Any) -> VectorEnv:
     connect_vector = load("envweave.client.env_client:connect_vector", extra="client")
-    return connect_vector(url, num_envs, **options)  # type: ignore[no-any-return]
+    return connect_vector(server, another=another, **options)  # type: ignore[no-any-return]
+
+
+def _where(found: EnvSpec, backend: str, known: tuple[str, ...]) -> str:
+    """The backend: the one asked for, or the ID's own."""
+    _check_backend(backend, ("auto", *known))
+    if found.image and backend not in ("auto", found.backend, "docker_http", "kubernetes"):
+        raise UsageError(f"{found.id} is an image, which does not run {backend!r}", "leave out backend")
+    return found.backend if backend == "auto" else backend
 
 
 def _limited(found: EnvSpec, deadline: float | None, max_episode_steps: int | None) -> EnvSpec:

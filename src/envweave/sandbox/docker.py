@@ -30,8 +30,9 @@ from contextlib import suppress
 from dataclasses import asdict
 from typing import Any, TypeVar
 
+from envweave.core import owners
 from envweave.errors import SandboxError, UnavailableError
-from envweave.sandbox import boot, confinement, door, owners
+from envweave.sandbox import boot, confinement, door
 from envweave.sandbox.base import Boundary, Place
 from envweave.sandbox.cgroup import memory_of
 from envweave.sandbox.forkserver import bounds_of

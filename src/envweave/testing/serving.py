@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import re
 import subprocess
-import sys
-import tempfile
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from queue import Empty, SimpleQueue
 
-from envweave.errors import ProviderError
-
-_READY = re.compile(r" at (http://\S+) \(pid (\d+)\)")
+from envweave.providers.base import running
+from envweave.providers.subprocess import SubprocessProvider
 
 
 @dataclass(frozen=True)
@@ -24,9 +17,12 @@ class Served:
     """A server that answers."""
 
     url: str
-    pid: int
-    process: subprocess.Popen[str]
-    _errors: Path
+    process: subprocess.Popen[bytes]
+    _provider: SubprocessProvider
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
 
     @property
     def ws_url(self) -> str:
@@ -34,8 +30,8 @@ class Served:
         return self.url.replace("http", "ws", 1) + "/ws"
 
     def errors(self) -> str:
-        """What it has written to stderr so far: its log."""
-        return self._errors.read_text(errors="replace")
+        """What it has written so far: its log."""
+        return self._provider.logs()
 
 
 @contextmanager
@@ -48,41 +44,9 @@ def running_server(
 ) -> Iterator[Served]:
     """Run `envweave serve ID OPTIONS` on a free port until the block is left; then it is killed, if it still runs.
 
-    `env` is added to the environment variables. Raises `ProviderError`, with the end of its stderr, if it does not
-    come up.
+    `env` is added to the environment variables. Raises `ProviderError`, with the end of its log, if it does not come
+    up.
     """
-    command = [sys.executable, "-m", "envweave", "serve", id, "--port", "0", *options]
-    variables = {**os.environ, **(env or {})}
-    with tempfile.NamedTemporaryFile(suffix=".log") as errors:
-        process = subprocess.Popen(  # noqa: S603  (our own command)
-            command, stdout=subprocess.PIPE, stderr=errors, text=True, env=variables, cwd=cwd
-        )
-        try:
-            url, pid = _ready(process, timeout, Path(errors.name))
-            yield Served(url, pid, process, Path(errors.name))
-        finally:
-            process.kill()
-            process.wait()
-            if process.stdout is not None:
-                process.stdout.close()
-
-
-def _ready(process: subprocess.Popen[str], timeout: float, errors: Path) -> tuple[str, int]:
-    assert process.stdout is not None
-    line = _first_line(process.stdout, timeout)
-    found = _READY.search(line)
-    if found is None:
-        tail = errors.read_text(errors="replace")[-2000:].strip()
-        raise ProviderError(f"the server did not come up: {tail or line.strip() or f'silent for {timeout:g} s'}")
-    return found[1], int(found[2])
-
-
-def _first_line(stream: Iterator[str], timeout: float) -> str:
-    """The line, or "" at the end of the stream or of the patience."""
-    lines: SimpleQueue[str] = SimpleQueue()
-    reader = threading.Thread(target=lambda: lines.put(next(stream, "")), daemon=True)
-    reader.start()
-    try:
-        return lines.get(timeout=timeout)
-    except Empty:
-        return ""
+    provider = SubprocessProvider(id, options=options, env_vars=env, cwd=cwd, start_timeout=timeout, stop_timeout=0.0)
+    with running(provider, timeout=timeout) as url:
+        yield Served(url, provider.process.popen, provider)

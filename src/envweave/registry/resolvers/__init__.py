@@ -17,6 +17,10 @@ RESOLVERS = {
     "local": f"{_HERE}.local:LOCAL",
     "ep": f"{_HERE}.entry_points:EntryPointResolver",
     "pkg": f"{_HERE}.package:PackageResolver",
+    "docker": f"{_HERE}.image:DockerResolver",
+    "hf": f"{_HERE}.image:HubResolver",
+    "k8s": f"{_HERE}.image:KubernetesResolver",
+    "openenv": f"{_HERE}.image:HubResolver",
     "http": f"{_HERE}.remote:RemoteResolver",
     "https": f"{_HERE}.remote:RemoteResolver",
     "ws": f"{_HERE}.remote:RemoteResolver",
@@ -25,10 +29,6 @@ RESOLVERS = {
 """By scheme. Other packages add theirs under the entry point group `envweave.resolvers`."""
 
 EXPECTED = {
-    "docker": "docker",
-    "k8s": "kubernetes",
-    "hf": "docker",
-    "openenv": "docker",
     "prime": "prime",
     "gym": "gym",
     "pettingzoo": "gym",

@@ -1,0 +1,78 @@
+"""Clients that start their own server: from an image, or from a Space of the Hugging Face Hub."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
+
+from envweave.core.lookup import load
+from envweave.providers.base import ALONE
+
+if TYPE_CHECKING:
+    from envweave.providers.base import Provider
+
+
+class _Connects(Protocol):
+    def __enter__(self) -> Any: ...
+    def close(self) -> Any: ...
+
+
+C = TypeVar("C", bound=_Connects)
+
+
+def connected(client: C) -> C:
+    """The client, once it is; one that cannot be leaves nothing behind."""
+    try:
+        client.__enter__()
+    except BaseException:
+        client.close()
+        raise
+    return client
+
+
+class Startable:
+    """For a client whose first argument is `base_url`, a URL or a provider."""
+
+    @classmethod
+    def from_docker_image(cls, image: str, *, provider: Provider | None = None, **options: Any) -> Self:
+        """Start a container of `image`, wait until it serves, and connect; `close` stops and removes it.
+
+        `options` are those of the container (`env_vars`, `volumes`, `memory`, …: see
+        `envweave.providers.container.ContainerOptions`) and of the client. `provider` is one that is to run the image
+        instead of this machine's Docker. Raises `ProviderError` with the cause and the last lines of its log.
+        """
+        from envweave.client.home import Home
+
+        chosen = load("envweave.providers.container:ContainerOptions")
+        ours = {name: options.pop(name) for name in list(options) if name in chosen.__dataclass_fields__}
+        begin = None
+        if provider is None:
+            kind = load("envweave.providers.docker:LocalDockerProvider", extra="docker")
+            provider = kind(image, **{**ours, "env_vars": served_alone(ours)})
+        else:
+            begin = partial(provider.start, image, **ours)
+        return connected(cls(Home(provider, begin=begin), **options))  # type: ignore[call-arg, type-var]
+
+    @classmethod
+    def from_hub(
+        cls, space: str, *, use_docker: bool = True, trust_remote_code: bool | None = None, **options: Any
+    ) -> Self:
+        """Start the environment of the Space `org/name`, and connect; `close` stops it.
+
+        With `use_docker` its image runs in a container, else its package is installed and run by uv on this machine,
+        which needs your consent: `trust_remote_code=True` or `ENVWEAVE_TRUST_REMOTE_CODE=1`.
+        """
+        hub = load("envweave.providers.hub:Space")(space)
+        if use_docker:
+            return cls.from_docker_image(hub.image, **options)
+        uv = load("envweave.providers.uv:UVProvider")
+        names = ("env", "command", "with_packages", "python", "env_vars", "start_timeout")
+        ours = {name: options.pop(name) for name in names if name in options}
+        provider = uv(hub.package(trust_remote_code), **{**ours, "env_vars": served_alone(ours)})
+        return connected(cls(provider, **options))  # type: ignore[call-arg, type-var]
+
+
+def served_alone(options: Mapping[str, Any]) -> dict[str, str]:
+    """The variables of a server that nobody but its starter has to do with."""
+    return {**ALONE, **(options.get("env_vars") or {})}

@@ -1,0 +1,146 @@
+"""A process that serves, from its start until it and its children are gone; and how to find it when its owner died."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+
+from envweave.core import owners
+from envweave.errors import ProviderError
+from envweave.providers.base import in_owner, labels
+from envweave.providers.started import Started
+
+LABEL = "ENVWEAVE_STARTED"
+"""The variable that a process and all its children carry: which start they belong to, by whom, of what."""
+_PAUSE = 0.02
+
+
+class Process:
+    """One command in a process group of its own, with its output in a file. Starts when made; `end` it."""
+
+    def __init__(self, command: Sequence[str], what: str, variables: Mapping[str, str], cwd: str | None) -> None:
+        self._mark = secrets.token_hex(8)
+        self._owner = os.getpid()
+        handle, path = tempfile.mkstemp(prefix="envweave-", suffix=".log")
+        self._log = Path(path)
+        marked = {**variables, LABEL: f"{self._mark} {owners.me()} {owners.world()} {what}"}
+        try:
+            self.popen = subprocess.Popen(  # noqa: S603  (the caller's own command)
+                list(command),
+                stdin=subprocess.DEVNULL,
+                stdout=handle,
+                stderr=subprocess.STDOUT,
+                env=marked,
+                cwd=cwd,
+                start_new_session=True,
+            )
+        except OSError as error:
+            self._log.unlink(missing_ok=True)
+            raise ProviderError(f"cannot run {command[0]!r}: {error.strerror or error}") from error
+        finally:
+            os.close(handle)
+
+    @property
+    def pid(self) -> int:
+        return self.popen.pid
+
+    @property
+    def exit_code(self) -> int | None:
+        """None while it runs."""
+        return self.popen.poll()
+
+    def log(self, tail: int | None = None) -> str:
+        try:
+            text = self._log.read_text(errors="replace")
+        except OSError:
+            return ""
+        return text if tail is None else "\n".join(text.splitlines()[-tail:])
+
+    def end(self, timeout: float) -> None:
+        """Tell the group to stop, then kill what is left of it and of its children, and remove the log."""
+        if not in_owner(self._owner):
+            return
+        if self.popen.poll() is None:
+            _signal_group(self.pid, signal.SIGTERM)
+            with suppress(subprocess.TimeoutExpired):
+                self.popen.wait(timeout)
+        _signal_group(self.pid, signal.SIGKILL)
+        _kill(self._mark)
+        self.popen.wait()
+        self._log.unlink(missing_ok=True)
+
+
+def found() -> list[Started]:
+    """All processes that envweave has started on this machine and that we may look at; only Linux can tell."""
+    first: dict[str, tuple[int, str]] = {}
+    for pid, label in _labelled():
+        mark = label.partition(" ")[0]
+        if mark not in first or pid < first[mark][0]:
+            first[mark] = (pid, label)
+    return [_started(pid, label) for pid, label in first.values()]
+
+
+def _started(pid: int, label: str) -> Started:
+    mark, owner, world, what = [*label.split(" ", 3), "", "", ""][:4]
+    marks = {**labels(), "envweave.owner": owner, "envweave.world": world}
+    return Started.labelled(
+        marks,
+        where="process",
+        name=str(pid),
+        what=what,
+        url="",
+        state="running",
+        since=_since(pid),
+        remove=_killer(mark),
+    )
+
+
+def _killer(mark: str) -> Callable[[], None]:
+    return lambda: _kill(mark)
+
+
+def _kill(mark: str) -> None:
+    """All that carry the mark, whatever group they went into; those that are born meanwhile as well."""
+    end = time.monotonic() + 10.0
+    while pids := [pid for pid, label in _labelled() if label.startswith(f"{mark} ")]:
+        for pid in pids:
+            with suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        if time.monotonic() > end:
+            raise ProviderError(f"processes {pids} cannot be killed")
+        time.sleep(_PAUSE)
+
+
+def _labelled() -> Iterator[tuple[int, str]]:
+    """Processes with a label, but for zombies, which have no environment any more, and ourselves."""
+    key = f"{LABEL}=".encode()
+    own = os.environ.get(LABEL, "").partition(" ")[0]
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            variables = (folder / "environ").read_bytes().split(b"\0")
+        except OSError:  # it has ended, or is somebody else's
+            continue
+        found = next((each for each in variables if each.startswith(key)), b"")
+        label = found.removeprefix(key).decode(errors="replace")
+        if label and label.partition(" ")[0] != own:
+            yield int(folder.name), label
+
+
+def _since(pid: int) -> str:
+    try:
+        return datetime.fromtimestamp(os.stat(f"/proc/{pid}").st_ctime, UTC).isoformat(timespec="seconds")
+    except OSError:
+        return ""
+
+
+def _signal_group(pid: int, number: int) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, number)

@@ -8,7 +8,8 @@ from envweave.core.environment import AsyncEnvironment, Environment
 from envweave.core.handle import AsyncEnvHandle, EnvHandle
 from envweave.core.spec import EnvSpec
 from envweave.errors import EnvError, EnvWeaveError, InvalidActionError, UsageError
-from envweave.registry.make import connect, make, make_vector, register, registry, spec, unregister
+from envweave.registry.make import connect, make, register, registry, spec, unregister
+from envweave.registry.vectors import make_vector
 from envweave.requests import AutoresetReady, EndReason, EpisodeEnd, LogEvent, NeedAction, Request, ToolCall
 from envweave.results import ResetResult, StepResult
 from envweave.types import Action, Observation, State

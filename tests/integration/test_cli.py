@@ -105,7 +105,7 @@ def test_check_passes_good_environments_and_explains_bad_ones(tmp_path):
         (("run", "counter", "--nonsense"), 2, "no such option", "hint: envweave run --help"),
         (("dance",), 2, "no such command 'dance'", "hint: envweave --help"),
         (("info",), 2, "missing argument 'ID'", "hint: envweave info --help"),
-        (("info", "docker://x"), 2, "docker:// environments are not in this version", "hint: needs a later release"),
+        (("info", "prime://x/y"), 2, "prime:// environments are not in this version", "hint: needs a later release"),
         (("check", "pkg://nowhere:X"), 2, "there is no module 'nowhere'", "hint: is its package installed"),
     ],
 )

@@ -16,7 +16,8 @@ import numpy as np
 from envweave.build import adapt
 from envweave.core.local import LocalEnv
 from envweave.envs.counter import CounterEnv, Increment
-from envweave.registry.make import make_vector, register
+from envweave.registry.make import register
+from envweave.registry.vectors import make_vector
 
 NUM_ENVS = 256
 _ACTIONS = [[random.Random(row).randrange(2) for _ in range(NUM_ENVS)] for row in range(50)]

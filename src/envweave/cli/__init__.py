@@ -12,7 +12,7 @@ from typing import Any
 
 import typer
 
-from envweave.cli import check, doctor, info, list, run, serve
+from envweave.cli import check, doctor, gc, info, list, ps, run, serve
 from envweave.errors import EnvWeaveError, UsageError
 
 app = typer.Typer(
@@ -20,7 +20,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for verb in (list, info, run, check, serve, doctor):
+for verb in (list, info, run, check, serve, ps, gc, doctor):
     app.command()(getattr(verb, verb.__name__.rpartition(".")[2]))
 
 CallError: Any = typer.BadParameter.__mro__[1]

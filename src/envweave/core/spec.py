@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from envweave.core.jsonable import to_json
@@ -59,6 +59,11 @@ class EnvSpec:
             hint = "a lambda cannot be written to JSON: register the environment here, or use 'module:name'"
             raise UsageError(f"the spec of {self.id!r} has no factory", hint)
         return factory
+
+    def limited(self, deadline: float | None, max_episode_steps: int | None) -> EnvSpec:
+        """With these limits, where they are given."""
+        given: dict[str, Any] = {"deadline": deadline, "max_episode_steps": max_episode_steps}
+        return replace(self, **{name: value for name, value in given.items() if value is not None})
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, EnvSpec) and self._addressed() == other._addressed()

@@ -28,6 +28,7 @@ except ModuleNotFoundError:
 DEFAULT_HOST = "unix:///var/run/docker.sock"
 _PATIENCE = 120
 """Seconds for one answer of the daemon: a busy one takes its time."""
+_KILLED = 137
 _FAILURES = (DockerException, OSError)
 """The SDK's own, and those of the connection to the daemon."""
 
@@ -202,6 +203,8 @@ def _end(state: dict[str, Any]) -> str:
         return f"ran out of memory and was killed (exit code {code})"
     if state.get("Status") == "created":
         return f"did not start: {state.get('Error') or 'no reason given'}"
+    if code == _KILLED:
+        return f"was killed (exit code {code})"
     return f"has ended with exit code {code}" + (f" ({state['Error']})" if state.get("Error") else "")
 
 

@@ -1,4 +1,4 @@
-"""Backends that run environments on a server of their own: from a spec to the provider that starts it."""
+"""Where an environment runs: in this process, or on a server that a provider starts for it."""
 
 from __future__ import annotations
 
@@ -7,37 +7,65 @@ from typing import TYPE_CHECKING, Any
 
 from envweave.core.lookup import address, load
 from envweave.core.spec import EnvSpec
-from envweave.errors import UsageError
+from envweave.core.suggest import nearest
+from envweave.errors import UnavailableError, UsageError
 
 if TYPE_CHECKING:
     from envweave.providers.base import Provider
 
-BACKENDS = {
+SERVERS = {
     "docker_http": ("envweave.providers.docker:LocalDockerProvider", "docker"),
     "kubernetes": ("envweave.providers.kubernetes:KubernetesProvider", "kubernetes"),
     "subprocess": ("envweave.providers.subprocess:SubprocessProvider", ""),
 }
-"""By name: the provider, and the extra that it comes in."""
+"""Backends with a server of their own, by name: the provider, and the extra that it comes in."""
+
+EXPECTED = {"process": "all", "async": "all", "ray": "ray"}
+"""Backends of the design that this version does not have, with the extra each will come in."""
 
 
-def provider_for(spec: EnvSpec, backend: str, image: str | None, options: Mapping[str, Any] | None) -> Provider:
-    """A provider that is yet to start. `options` are the provider's own."""
-    target, extra = BACKENDS[backend]
+def backend_for(spec: EnvSpec, backend: str, here: tuple[str, ...]) -> str:
+    """The backend asked for, or the spec's own; empty is in this process. `here` are those without a server."""
+    known = ("auto", *here, *SERVERS)
+    if backend in EXPECTED:
+        hint = f"needs a later release: pip install --upgrade 'envweave[{EXPECTED[backend]}]'"
+        raise UnavailableError(f"the backend {backend!r} is not in this version of envweave", hint)
+    if backend not in known:
+        near = nearest(str(backend), known)
+        hint = f"did you mean {near!r}?" if near else f"backends: {', '.join(known)}"
+        raise UsageError(f"no backend named {backend!r}", hint)
+    if backend == "auto":
+        return spec.backend
+    if spec.url and backend != "auto":
+        hint = "leave out backend; `envweave serve` has options for the same"
+        raise UsageError(f"where {spec.url} runs its environments is the server's choice", hint)
+    if spec.image and backend in (*here, "subprocess"):
+        raise UsageError(f"{spec.id} is an image, which does not run {backend!r}", "leave out backend")
+    return backend
+
+
+def provider_for(
+    spec: EnvSpec, backend: str, image: str | None = None, options: Mapping[str, Any] | None = None
+) -> Provider | None:
+    """The provider that is yet to start its server; None for a backend without one."""
+    if backend not in SERVERS:
+        if image is not None or options is not None:
+            raise UsageError("an image, or options of a provider, without a server", "add backend='docker_http'")
+        return None
+    target, extra = SERVERS[backend]
     kind = load(target, extra=extra)
-    given = dict(options or {})
-    given["env_vars"] = {**load("envweave.providers.base:ALONE"), **(given.get("env_vars") or {})}
-    if backend == "subprocess":
-        if image:
-            raise UsageError("an image does not run in a process", "backend='docker_http' runs images")
-        return kind(_servable(spec), **given)  # type: ignore[no-any-return]
-    return kind(image or spec.image or f"envweave-{spec.id}:latest", **given)  # type: ignore[no-any-return]
+    alone = load("envweave.providers.base:ALONE")
+    given = {**(options or {}), "env_vars": {**alone, **((options or {}).get("env_vars") or {})}}
+    if backend != "subprocess":
+        return kind(image or spec.image or f"envweave-{spec.id}:latest", **given)  # type: ignore[no-any-return]
+    if image is not None:
+        raise UsageError("an image does not run in a process", "backend='docker_http' runs images")
+    return kind(_servable(spec), **given)  # type: ignore[no-any-return]
 
 
 def _servable(spec: EnvSpec) -> str:
     """The name by which another process of this machine finds the environment."""
-    if spec.image:
-        raise UsageError(f"{spec.id} is an image", "backend='docker_http' runs images")
-    if spec.source not in ("local", "pkg") or not spec.factory:
+    if spec.source not in ("local", "pkg"):
         return spec.id
     place = spec.factory if isinstance(spec.factory, str) else address(spec.factory)
     if place is None or place.startswith("__main__:"):

@@ -16,8 +16,9 @@ from envweave.errors import (
     UsageError,
     VersionError,
 )
-from envweave.registry.make import EXPECTED_BACKENDS, VECTORS
+from envweave.registry.hosting import EXPECTED as EXPECTED_BACKENDS
 from envweave.registry.resolvers import EXPECTED, RESOLVERS, resolver
+from envweave.registry.vectors import HERE as VECTORS
 
 
 class Tiny:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, cast
 
 from envweave.build import adapt
 from envweave.client.env_client import EnvClient
+from envweave.client.startable import Startable
 from envweave.core.handle import AsyncEnvHandle, EnvHandle
 from envweave.envs.repl.environment import REPLEnvironment
 from envweave.envs.repl.types import REPLAction, REPLObservation, REPLState
@@ -15,8 +16,10 @@ from envweave.requests import Request
 from envweave.results import ResetResult, StepResult
 
 if TYPE_CHECKING:
+    from envweave.client.home import Home
     from envweave.envs.repl.asking import Query
     from envweave.envs.repl.scoring import Metric
+    from envweave.providers.base import Provider
     from envweave.sandbox import Limits
 
 T = TypeVar("T")
@@ -26,8 +29,9 @@ class RemoteREPL(EnvClient[REPLAction, REPLObservation, REPLState]):
     """The client that knows the REPL's types, and nothing else."""
 
 
-class REPLEnv(EnvHandle[REPLObservation]):
-    """A Python REPL with a large `context`, here or, with `base_url`, on a server, ours or OpenEnv's.
+class REPLEnv(Startable, EnvHandle[REPLObservation]):
+    """A Python REPL with a large `context`, here or, with `base_url`, on a server, ours or OpenEnv's; or in a container
+    that it starts, by `REPLEnv.from_docker_image("repl-env:latest")`.
 
         with REPLEnv() as env:
             env.reset(context=text, task_prompt="How long is it?")
@@ -41,7 +45,7 @@ class REPLEnv(EnvHandle[REPLObservation]):
 
     def __init__(
         self,
-        base_url: str | None = None,
+        base_url: str | Provider | Home | None = None,
         *,
         llm_query_fn: Query | None = None,
         llm_batch_fn: Query | None = None,

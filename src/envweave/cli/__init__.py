@@ -12,22 +12,29 @@ from typing import Any
 
 import typer
 
-from envweave.cli import check, doctor, gc, info, list, ps, run, serve
+from envweave.core.lookup import load
 from envweave.errors import EnvWeaveError, UsageError
 
-app = typer.Typer(
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-for verb in (list, info, run, check, serve, ps, gc, doctor):
-    app.command()(getattr(verb, verb.__name__.rpartition(".")[2]))
+VERBS = ("list", "info", "run", "check", "serve", "ps", "gc", "doctor")
+"""Each is a function in a module of its own name."""
 
 CallError: Any = typer.BadParameter.__mro__[1]
 """What typer raises for a wrong command line; it is click's, and typer may carry a click of its own."""
 
 
-@app.callback(invoke_without_command=True)
+def command(words: list[str]) -> typer.Typer:
+    """The command for a command line: with the one verb that it names, as the others take their time to load."""
+    app = typer.Typer(
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback(invoke_without_command=True)(envweave)
+    for verb in words[:1] if words and words[0] in VERBS else VERBS:
+        app.command()(load(f"envweave.cli.{verb}:{verb}"))
+    return app
+
+
 def envweave(context: typer.Context) -> None:
     """Agentic RL environments: one ID, one handle."""
     if context.invoked_subcommand is None:
@@ -46,7 +53,7 @@ def main() -> None:
 
 def _run() -> int:
     try:
-        code = app(standalone_mode=False, prog_name="envweave")
+        code = command(sys.argv[1:])(standalone_mode=False, prog_name="envweave")
     except EnvWeaveError as error:
         return _complain(error.message, error.hint, 2 if isinstance(error, UsageError) else 1)
     except CallError as error:

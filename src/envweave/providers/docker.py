@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 from envweave.errors import ProviderError, UnavailableError, UsageError
+from envweave.providers import bridge
 from envweave.providers.base import LAST_LINES, Provider, in_owner, labels, shown
 from envweave.providers.container import ContainerOptions
 from envweave.providers.started import Started
@@ -63,7 +64,7 @@ class LocalDockerProvider(Provider):
                 created = client.containers.create(name=name, **chosen.for_docker(labels()))
                 created.start()
                 created.reload()
-                self.url = self._address(chosen, created)
+                self.url = self._address(chosen, client, created)
             except _FAILURES as error:
                 self.stop()
                 raise ProviderError(*_why_not_started(chosen, error)) from error
@@ -72,14 +73,16 @@ class LocalDockerProvider(Provider):
                 raise
         return self.url
 
-    def _address(self, chosen: ContainerOptions, container: Any) -> str:
+    def _address(self, chosen: ContainerOptions, client: Any, container: Any) -> str:
         if chosen.network == "host":
             return f"http://{_daemon_machine(chosen.docker_host)}:{chosen.port}"
         bound = (container.attrs["NetworkSettings"].get("Ports") or {}).get(f"{chosen.port}/tcp")
         if not bound:
             self.check()  # it has ended at once: then it has no ports either
             raise ProviderError(f"port {chosen.port} of {self._name} was not published")
-        return f"http://{_daemon_machine(chosen.docker_host)}:{bound[0]['HostPort']}"
+        direct = bridge.address(client, container, chosen.port) if chosen.direct and not chosen.host_port else None
+        published = f"{_daemon_machine(chosen.docker_host)}:{bound[0]['HostPort']}"
+        return f"http://{direct or published}"
 
     @property
     def name(self) -> str:

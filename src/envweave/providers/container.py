@@ -38,7 +38,7 @@ class ContainerOptions:
     host_port: int | None = None
     """Where it is published on this machine. None lets Docker choose, which never clashes."""
     direct: bool = True
-    """Talk to the container itself where it is on a bridge of this machine: Docker's proxy halves the steps a second."""
+    """Talk to the container itself where it is on our own bridge: Docker's proxy halves the steps a second."""
     pull: Pull = "missing"
     stop_timeout: int = 5
     """Seconds that the server has to end by itself."""

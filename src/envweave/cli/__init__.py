@@ -12,15 +12,15 @@ from typing import Any
 
 import typer
 
-from envweave.cli import check, doctor, info, list, run, serve
-from envweave.errors import EnvWeaveError, UsageError
+from envweave.cli import build, check, doctor, info, init, list, run, serve
+from envweave.errors import EnvWeaveError, ProviderError, UsageError
 
 app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for verb in (list, info, run, check, serve, doctor):
+for verb in (list, info, run, check, serve, init, build, doctor):
     app.command()(getattr(verb, verb.__name__.rpartition(".")[2]))
 
 CallError: Any = typer.BadParameter.__mro__[1]
@@ -47,6 +47,10 @@ def main() -> None:
 def _run() -> int:
     try:
         code = app(standalone_mode=False, prog_name="envweave")
+    except ProviderError as error:  # what somebody else has written stands below, as it is
+        message, _, log = error.message.partition("\n")
+        print(log, end="\n" if log else "", file=sys.stderr)
+        return _complain(message, error.hint, 1)
     except EnvWeaveError as error:
         return _complain(error.message, error.hint, 2 if isinstance(error, UsageError) else 1)
     except CallError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -19,6 +20,9 @@ except ModuleNotFoundError:
 
 _FAILURES = (DockerException, OSError)
 T = TypeVar("T")
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_DAEMON = ("--->", "Removing intermediate container")
+"""How lines begin that are the daemon's own; the others are from what a step runs."""
 
 
 @dataclass(frozen=True)
@@ -67,13 +71,13 @@ def _follow(lines: Iterator[dict[str, Any]], tag: str, report: Report) -> str:
         if "error" in line:
             raise _failure(step, tail, str(line["error"]))
         built = (line.get("aux") or {}).get("ID", built)
-        for text in str(line.get("stream", "")).splitlines():
+        for text in _COLOUR.sub("", str(line.get("stream", ""))).splitlines():
             text = text.strip()
             if text.startswith("Step ") and " : " in text:
                 step = _step(tag, text)
                 tail.clear()
                 report(step)
-            elif text and not text.startswith("--->"):
+            elif text and not text.startswith(_DAEMON):
                 tail.append(text)
                 report(Step(step.image, step.number, step.count, step.instruction, text))
     if not built:
@@ -85,15 +89,15 @@ def _step(tag: str, text: str) -> Step:
     """From `Step 3/21 : RUN pip install …`."""
     head, _, instruction = text.removeprefix("Step ").partition(" : ")
     number, _, count = head.partition("/")
-    return Step(tag, int(number), int(count), " ".join(instruction.split()))
+    instruction = " ".join(instruction.split())
+    return Step(tag, int(number), int(count), instruction if len(instruction) <= 100 else f"{instruction[:99]}…")
 
 
 def _failure(step: Step, tail: deque[str], error: str) -> ProviderError:
     where = f"step {step.number}/{step.count} of {step.image} failed" if step.number else f"{step.image} was not built"
-    instruction = step.instruction if len(step.instruction) <= 100 else f"{step.instruction[:99]}…"
     reason = error if "returned a non-zero code" not in error else f"exit code {error.rpartition(': ')[2]}"
     log = "".join(f"\n{line}" for line in tail)
-    return ProviderError(f"{where}: {instruction}: {reason.strip()}{log}", _advice(error, tail))
+    return ProviderError(f"{where}: {step.instruction}: {reason.strip()}{log}", _advice(error, tail))
 
 
 def _advice(error: str, tail: deque[str]) -> str:

@@ -2,7 +2,7 @@
 
 import importlib.util
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
 
@@ -39,3 +39,28 @@ def python_image(docker_engine: str) -> str:
 
     with closing(connect(docker_engine)) as client:
         return ensure_image(client)
+
+
+@pytest.fixture(scope="session")
+def base_image(docker_engine: str, python_image: str) -> str:
+    """The tag of an image with this envweave and its server, which is built if it is not there yet."""
+    from support.images import ensure_base
+
+    return ensure_base(python_image)
+
+
+@pytest.fixture(scope="session")
+def env_image(base_image: str) -> Callable[[str], str]:
+    """From the ID of an environment to the tag of an image that serves it; nothing is built twice."""
+    from support.images import ensure_env
+
+    def image(id: str) -> str:
+        return ensure_env(id, base_image)
+
+    return image
+
+
+@pytest.fixture(scope="session")
+def echo_image(env_image: Callable[[str], str]) -> str:
+    """The tag of an image that serves `echo`."""
+    return env_image("echo")

@@ -34,7 +34,7 @@ CHANGES = [
     *(f"LABEL {name}={value}" for name, value in LABELS.items()),
 ]
 
-TOOLS = "sh ls cat cp mv rm mkdir chmod touch head tail grep env id sleep timeout true false"
+TOOLS = "sh ls cat cp mv rm mkdir chmod chown touch head tail grep env id sleep timeout true false"
 # What manylinux wheels may ask of any machine (PEP 600), though CPython itself does not link all of it.
 CORE = (
     "libanl.so.1 libatomic.so.1 libcrypt.so.1 libdl.so.2 libexpat.so.1 libgcc_s.so.1 libm.so.6 libmvec.so.1 "

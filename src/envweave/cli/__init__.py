@@ -13,9 +13,9 @@ from typing import Any
 import typer
 
 from envweave.core.lookup import load
-from envweave.errors import EnvWeaveError, UsageError
+from envweave.errors import EnvWeaveError, ProviderError, UsageError
 
-VERBS = ("list", "info", "run", "check", "serve", "ps", "gc", "doctor")
+VERBS = ("list", "info", "run", "check", "serve", "init", "build", "ps", "gc", "doctor")
 """Each is a function in a module of its own name."""
 
 CallError: Any = typer.BadParameter.__mro__[1]
@@ -54,6 +54,10 @@ def main() -> None:
 def _run() -> int:
     try:
         code = command(sys.argv[1:])(standalone_mode=False, prog_name="envweave")
+    except ProviderError as error:  # what somebody else has written stands above, as it is
+        message, _, log = error.message.partition("\n")
+        print(log, end="\n" if log else "", file=sys.stderr)
+        return _complain(message, error.hint, 1)
     except EnvWeaveError as error:
         return _complain(error.message, error.hint, 2 if isinstance(error, UsageError) else 1)
     except CallError as error:

@@ -1,0 +1,82 @@
+"""`envweave build ID`: an image that serves an environment."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from envweave.cli.options import AsJSON, out, print_json
+from envweave.errors import UsageError
+
+if TYPE_CHECKING:
+    from envweave.images.build import Report, Step
+
+
+def build(
+    target: Annotated[str, typer.Argument(metavar="ID|PATH", help="e.g. echo, or a folder with a pyproject.toml")],
+    tag: Annotated[str, typer.Option("-t", "--tag", help="Else `envweave-ID:latest`, or the project's name.")] = "",
+    env: Annotated[str, typer.Option(help="Which one, if the project has several.")] = "",
+    network: Annotated[str | None, typer.Option(help="`host` lets the build use this machine's network.")] = None,
+    build_arg: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="For the Dockerfile.")] = None,
+    python_image: Annotated[str, typer.Option(help="What the base image stands on.")] = "python:3.11-slim",
+    base: Annotated[str, typer.Option(help="A base image of your own, taken as it is.")] = "",
+    test: Annotated[bool, typer.Option(help="Start the image and begin an episode.")] = True,
+    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds until it has to be healthy.")] = 60.0,
+    as_json: AsJSON = False,
+) -> None:
+    """Build an image that serves an environment, and try it."""
+    from envweave.images.image import Options, make_image
+    from envweave.images.target import target_of
+
+    options = Options(
+        tag=tag,
+        base=base,
+        python_image=python_image,
+        network=network,
+        arguments=_arguments(build_arg),
+        test=test,
+        timeout=timeout,
+    )
+    with _progress() as report:
+        image = make_image(target_of(target, env), options, report)
+    if as_json:
+        print_json(image.to_data())
+        return
+    healthy = "not tried" if image.healthy_seconds is None else f"healthy in {image.healthy_seconds:.1f} s"
+    out.print(Text(f"{image.tag}  {image.size_bytes / 1e6:.0f} MB  {healthy}"), soft_wrap=True)
+
+
+def _arguments(given: list[str] | None) -> dict[str, str]:
+    found = {}
+    for argument in given or ():
+        key, equals, value = argument.partition("=")
+        if not equals or not key.isidentifier():
+            raise UsageError(f"{argument!r} is not a build argument", "write --build-arg KEY=VALUE")
+        found[key] = value
+    return found
+
+
+@contextmanager
+def _progress() -> Iterator[Report]:
+    """On a terminal one line that changes, elsewhere a line for each step. Not on stdout, which is for results."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield _print_step
+        return
+    with console.status("build") as status:
+        yield lambda step: status.update(Text(_shown(step), no_wrap=True, overflow="ellipsis"))
+
+
+def _print_step(step: Step) -> None:
+    if not step.line:
+        print(_shown(step), file=sys.stderr, flush=True)
+
+
+def _shown(step: Step) -> str:
+    return f"{step.image} {step.number}/{step.count} {step.line or step.instruction}"

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 from envweave.core.lookup import load
-from envweave.providers.base import ALONE
+from envweave.providers.base import TOKEN, alone
 
 if TYPE_CHECKING:
     from envweave.providers.base import Provider
@@ -47,11 +46,12 @@ class Startable:
         chosen = load("envweave.providers.container:ContainerOptions")
         ours = {name: options.pop(name) for name in list(options) if name in chosen.__dataclass_fields__}
         begin = None
+        ours["env_vars"] = alone(ours.get("env_vars"), options.get("token"))
         if provider is None:
-            kind = load("envweave.providers.docker:LocalDockerProvider", extra="docker")
-            provider = kind(image, **{**ours, "env_vars": served_alone(ours)})
+            provider = load("envweave.providers.docker:LocalDockerProvider", extra="docker")(image, **ours)
         else:
             begin = partial(provider.start, image, **ours)
+        options["token"] = ours["env_vars"][TOKEN]
         return connected(cls(Home(provider, begin=begin), **options))  # type: ignore[call-arg, type-var]
 
     @classmethod
@@ -69,10 +69,6 @@ class Startable:
         uv = load("envweave.providers.uv:UVProvider")
         names = ("env", "command", "with_packages", "python", "env_vars", "start_timeout")
         ours = {name: options.pop(name) for name in names if name in options}
-        provider = uv(hub.package(trust_remote_code), **{**ours, "env_vars": served_alone(ours)})
-        return connected(cls(provider, **options))  # type: ignore[call-arg, type-var]
-
-
-def served_alone(options: Mapping[str, Any]) -> dict[str, str]:
-    """The variables of a server that nobody but its starter has to do with."""
-    return {**ALONE, **(options.get("env_vars") or {})}
+        ours["env_vars"] = alone(ours.get("env_vars"), options.get("token"))
+        options["token"] = ours["env_vars"][TOKEN]
+        return connected(cls(uv(hub.package(trust_remote_code), **ours), **options))  # type: ignore[call-arg, type-var]

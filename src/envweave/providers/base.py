@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
@@ -105,8 +106,13 @@ class Provider(ABC):
         self.stop()
 
 
-ALONE = {"ENVWEAVE_ALLOW_ARGUMENTS": "1"}
-"""The variables of a server that has no clients but the one who started it."""
+TOKEN = "ENVWEAVE_TOKEN"  # noqa: S105  (the name of the variable, not a secret)
+
+
+def alone(env_vars: Mapping[str, str] | None, token: str | None = None) -> dict[str, str]:
+    """The variables of a server that has no clients but the one who starts it, who knows the token among them."""
+    own = {"ENVWEAVE_ALLOW_ARGUMENTS": "1", TOKEN: token or secrets.token_urlsafe(24)}
+    return {**own, **(env_vars or {})}
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Where an environment runs: in this process, or on a server that a provider starts for it."""
+"""Where an environment runs: in this process, or on servers that are started for it."""
 
 from __future__ import annotations
 
@@ -24,8 +24,26 @@ EXPECTED = {"process": "all", "async": "all", "ray": "ray"}
 """Backends of the design that this version does not have, with the extra each will come in."""
 
 
+class Hosting:
+    """Servers of one environment that have a single client, who knows their token."""
+
+    def __init__(self, spec: EnvSpec, backend: str, image: str | None, options: Mapping[str, Any] | None) -> None:
+        from envweave.providers.base import TOKEN, alone
+
+        target, extra = SERVERS[backend]
+        self._provider = load(target, extra=extra)
+        self._what = _servable(spec, image) if backend == "subprocess" else image or spec.image or _image_of(spec)
+        variables = alone((options or {}).get("env_vars"))
+        self._options = {**(options or {}), "env_vars": variables}
+        self.token = variables[TOKEN]
+
+    def provider(self) -> Provider:
+        """One more server, yet to be started."""
+        return self._provider(self._what, **self._options)  # type: ignore[no-any-return]
+
+
 def backend_for(spec: EnvSpec, backend: str, here: tuple[str, ...]) -> str:
-    """The backend asked for, or the spec's own; empty is in this process. `here` are those without a server."""
+    """The backend asked for, or the spec's own; empty is for the caller to choose among `here`, in this process."""
     known = ("auto", *here, *SERVERS)
     if backend in EXPECTED:
         hint = f"needs a later release: pip install --upgrade 'envweave[{EXPECTED[backend]}]'"
@@ -36,7 +54,7 @@ def backend_for(spec: EnvSpec, backend: str, here: tuple[str, ...]) -> str:
         raise UsageError(f"no backend named {backend!r}", hint)
     if backend == "auto":
         return spec.backend
-    if spec.url and backend != "auto":
+    if spec.url:
         hint = "leave out backend; `envweave serve` has options for the same"
         raise UsageError(f"where {spec.url} runs its environments is the server's choice", hint)
     if spec.image and backend in (*here, "subprocess"):
@@ -44,27 +62,26 @@ def backend_for(spec: EnvSpec, backend: str, here: tuple[str, ...]) -> str:
     return backend
 
 
-def provider_for(
+def hosting_for(
     spec: EnvSpec, backend: str, image: str | None = None, options: Mapping[str, Any] | None = None
-) -> Provider | None:
-    """The provider that is yet to start its server; None for a backend without one."""
-    if backend not in SERVERS:
-        if image is not None or options is not None:
-            raise UsageError("an image, or options of a provider, without a server", "add backend='docker_http'")
-        return None
-    target, extra = SERVERS[backend]
-    kind = load(target, extra=extra)
-    alone = load("envweave.providers.base:ALONE")
-    given = {**(options or {}), "env_vars": {**alone, **((options or {}).get("env_vars") or {})}}
-    if backend != "subprocess":
-        return kind(image or spec.image or f"envweave-{spec.id}:latest", **given)  # type: ignore[no-any-return]
+) -> Hosting | None:
+    """None for a backend in this process, and for what is served already; then nothing may be chosen for a server."""
+    if backend in SERVERS:
+        return Hosting(spec, backend, image, options)
+    if image is not None or options is not None:
+        raise UsageError("an image, or options of a provider, but no server to start", "add backend='docker_http'")
+    return None
+
+
+def _image_of(spec: EnvSpec) -> str:
+    """The tag that `envweave build` gives."""
+    return f"envweave-{spec.id}:latest"
+
+
+def _servable(spec: EnvSpec, image: str | None) -> str:
+    """The name by which another process of this machine finds the environment."""
     if image is not None:
         raise UsageError("an image does not run in a process", "backend='docker_http' runs images")
-    return kind(_servable(spec), **given)  # type: ignore[no-any-return]
-
-
-def _servable(spec: EnvSpec) -> str:
-    """The name by which another process of this machine finds the environment."""
     if spec.source not in ("local", "pkg"):
         return spec.id
     place = spec.factory if isinstance(spec.factory, str) else address(spec.factory)

@@ -14,7 +14,7 @@ from envweave.core.spec import EnvSpec
 from envweave.core.start import start
 from envweave.errors import UnavailableError, UsageError
 from envweave.registry import resolvers
-from envweave.registry.hosting import backend_for, provider_for
+from envweave.registry.hosting import backend_for, hosting_for
 from envweave.registry.resolvers.local import LOCAL
 
 if TYPE_CHECKING:
@@ -125,11 +125,11 @@ def make(
     `envweave build` makes), and `provider_options` are those of the server's provider.
     """
     found = spec(id).limited(deadline, max_episode_steps)
-    where = backend_for(found, backend, ("inproc",))
-    provider = provider_for(found, where, docker_image, provider_options)
-    if found.url or provider is not None:
+    hosting = hosting_for(found, backend_for(found, backend, ("inproc",)), docker_image, provider_options)
+    if found.url or hosting is not None:
         return connect(
-            provider or found.url,
+            found.url if hosting is None else hosting.provider(),
+            token=None if hosting is None else hosting.token,
             autoreset=autoreset,
             deadline=found.deadline,
             max_episode_steps=found.max_episode_steps,

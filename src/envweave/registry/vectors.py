@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from operator import index
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from envweave.build import blueprint
 from envweave.core.flows import Blueprint
 from envweave.core.lookup import load
 from envweave.core.spec import EnvSpec
 from envweave.errors import UsageError
-from envweave.registry.hosting import SERVERS, backend_for, provider_for
+from envweave.registry.hosting import SERVERS, Hosting, backend_for, hosting_for
 from envweave.registry.make import spec
 from envweave.vector.base import VectorEnv
-
-if TYPE_CHECKING:
-    from envweave.providers.base import Provider
 
 HERE = {
     "inproc": "envweave.vector.inproc:InprocVector",
@@ -58,21 +54,24 @@ def make_vector(
         raise UsageError(message, "give as many IDs as environments, at least one")
     found = [spec(one).limited(deadline, max_episode_steps) for one in ids]
     where = backend_for(found[0], backend, tuple(HERE))
-    make_server = partial(provider_for, found[0], where, docker_image, provider_options)
+    hosting = hosting_for(found[0], where, docker_image, provider_options)
     threads = {"step_timeout": step_timeout, "max_workers": max_workers}
     threads = {name: value for name, value in threads.items() if value is not None}
-    if isinstance(id, str | EnvSpec) and (found[0].url or where in SERVERS):
+    if isinstance(id, str | EnvSpec) and (found[0].url or hosting is not None):
         if threads:
             hint = "`envweave serve` has options for the same"
             raise UsageError(f"{next(iter(threads))} for environments that run on a server", hint)
-        server, another = _servers(found[0], make_server, count, containers)
         limits = {"deadline": found[0].deadline, "max_episode_steps": found[0].max_episode_steps}
         arguments = {**found[0].kwargs, **kwargs}
         connect_vector = load("envweave.client.env_client:connect_vector", extra="client")
         return connect_vector(  # type: ignore[no-any-return]
-            server, count, another=another, autoreset=autoreset, arguments=arguments, **limits
+            **_servers(found[0], hosting, containers, count),
+            num_envs=count,
+            token=None if hosting is None else hosting.token,
+            autoreset=autoreset,
+            arguments=arguments,
+            **limits,
         )
-    make_server()  # which refuses its options where there is none
     plans = [_plan(one, kwargs, autoreset) for one in found]
     named = [(plans[number % len(plans)], f"{found[number % len(plans)].id}#{number}") for number in range(count)]
     return _here(named, where, threads, containers)
@@ -97,20 +96,17 @@ def _here(
     return load(HERE[where])(named, **threads)  # type: ignore[no-any-return]
 
 
-def _servers(
-    found: EnvSpec, make_server: Callable[[], Provider | None], num_envs: int, containers: int | None
-) -> tuple[Any, Any]:
+def _servers(found: EnvSpec, hosting: Hosting | None, containers: int | None, num_envs: int) -> dict[str, Any]:
     """What a vector connects to, and how it gets more of it."""
-    if found.url:
-        make_server()
+    if hosting is None:
         if containers is not None:
             raise UsageError(f"containers for {found.url}, which runs already", "leave it out")
-        return found.url, None
+        return {"url": found.url}
     if containers is None:
-        return make_server(), make_server
+        return {"url": hosting.provider(), "another": hosting.provider}
     if isinstance(containers, bool) or not isinstance(containers, int) or not 1 <= containers <= num_envs:
         raise UsageError(f"containers is {containers!r}", f"use a number from 1 to {num_envs}, the environments")
-    return [make_server() for _ in range(containers)], None
+    return {"url": [hosting.provider() for _ in range(containers)]}
 
 
 def _count(num_envs: int | None) -> int:

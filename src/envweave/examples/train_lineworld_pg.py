@@ -5,6 +5,9 @@
 Expected, with any seed: a success rate of 0.95 or more over the last 100 episodes, after about two seconds.
 Writes runs/lineworld/<utc>/{config.json, metrics.jsonl, metrics.png, summary.json, checkpoint.json}.
 
+With `--backend docker_http` the environments are in containers of the image that `envweave build lineworld` makes, or
+of `--docker-image`, spread over `--containers` of them; with `subprocess` they are in a server process.
+
 `--resume DIR` goes on from the last checkpoint of that run; walks that were under way then begin anew.
 Exit codes: 0 done, 1 the environment failed, 2 wrong call, 130 stopped by Ctrl-C (checkpoint and summary are written).
 """
@@ -55,7 +58,9 @@ NUMBERS: dict[str, tuple[float | None, float, float, str]] = {  # default, lowes
     "--gamma": (0.99, 0.0, 1.0, "discount"),
     "--size": (5, 1, 1000, "steps from the start to a goal"),
     "--max-steps": (0, 0, 10**6, "steps in an episode; 0 for four times the size"),
+    "--containers": (None, 1, 1000, "that share the environments; as many as they need if left out"),
 }
+BACKENDS = ("inproc", "thread", "subprocess", "docker_http", "kubernetes")
 
 
 @dataclass
@@ -78,7 +83,8 @@ def train(run: Run, progress: Progress) -> None:
     limit = options.episodes or options.max_episodes
     bar = progress.add_task("walking", total=limit, completed=len(run.rows), note="")
     line = {"size": options.size, "max_steps": options.max_steps or None}
-    with ew.make_vector("lineworld", options.num_envs, backend="inproc", autoreset=True, **line) as vector:
+    where = {"backend": options.backend, "docker_image": options.docker_image, "containers": options.containers}
+    with ew.make_vector("lineworld", options.num_envs, autoreset=True, **where, **line) as vector:
         for walk, success in finished_walks(run, vector, 0 if reached(run) else limit - len(run.rows)):
             learn(run, walk)
             record(run, walk, success)
@@ -132,7 +138,8 @@ def cell(obs: Any, size: int) -> int:
     """The line of the table for a position and a goal; all positions beyond an end are one."""
     if obs is None:  # it could not begin an episode yet; the next step tries again, whatever the action
         return 0
-    return int(obs.goal > 0) * (2 * size + 1) + int(np.clip(obs.pos, -size, size)) + size
+    pos, goal = (obs["pos"], obs["goal"]) if isinstance(obs, dict) else (obs.pos, obs.goal)  # from a server, plain data
+    return int(goal > 0) * (2 * size + 1) + int(np.clip(pos, -size, size)) + size
 
 
 def chances(run: Run, cells: list[int]) -> NDArray[np.float64]:
@@ -298,6 +305,10 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = Parser(description=(__doc__ or "").partition("\n")[0], allow_abbrev=False)
     for flag, (default, low, high, meaning) in NUMBERS.items():
         parser.add_argument(flag, type=type(high), default=default, help=f"{meaning} ({low} to {high}; {default})")
+    parser.add_argument("--backend", choices=BACKENDS, default="inproc", help="where the environments run (inproc)")
+    parser.add_argument(
+        "--docker-image", metavar="NAME", help="with containers: their image (envweave-lineworld:latest)"
+    )
     parser.add_argument("--plot", action=argparse.BooleanOptionalAction, default=True, help="draw metrics.png")
     parser.add_argument("--run-dir", type=Path, help="a new directory (runs/lineworld/<utc>)")
     parser.add_argument("--resume", type=Path, metavar="DIR", help="go on with the run in DIR")

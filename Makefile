@@ -6,10 +6,10 @@ BIN := .venv/bin
 MCP := .venv-mcp/bin
 install = $(shell command -v uv >/dev/null 2>&1 && echo "uv pip install --quiet --python $(1)/python" || echo "$(1)/python -m pip install --quiet --disable-pip-version-check")
 
-.PHONY: help setup demo test check format bench clean
+.PHONY: help setup demo test test-kubernetes check format bench clean
 
 help:  ## what there is
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 10
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 18
 
 setup: .venv/.dev .venv-mcp/.dev .venv-mcp/.npm  ## make .venv and .venv-mcp with all that development needs
 
@@ -17,8 +17,11 @@ demo: .venv/.train  ## make an environment, drive it, train on it (half a minute
 	@$(BIN)/python -m envweave.examples.demo
 
 test: .venv/.dev .venv-mcp/.dev .venv-mcp/.npm  ## run the tests
-	$(BIN)/python -m pytest --ignore=tests/mcp
+	$(BIN)/python -m pytest --ignore=tests/mcp --ignore=tests/kubernetes
 	$(MCP)/python -m pytest tests/mcp
+
+test-kubernetes: .venv/.dev  ## run the tests that need a cluster, which they start: see docs/kubernetes.md
+	$(BIN)/python -m pytest tests/kubernetes
 
 check: .venv/.dev  ## style, types, import directions
 	$(BIN)/ruff check src tests

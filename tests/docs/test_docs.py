@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,21 @@ def test_every_python_block_runs_by_itself(block, tmp_path):
         [sys.executable, "-W", "error", "block.py"], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture(scope="module")
+def named_images(docker_engine, env_image):
+    """The images that the documents name, as `envweave build` and `docker build` would have made them."""
+    from support.engine import connect
+
+    with closing(connect(docker_engine)) as client:
+        for id, name in (("echo", "echo-env"), ("lineworld", "envweave-lineworld")):
+            client.images.get(env_image(id)).tag(name, "latest")
+
+
+@pytest.mark.parametrize("block", list(blocks("python docker")))
+def test_every_block_with_containers_runs_by_itself(block, tmp_path, named_images):
+    test_every_python_block_runs_by_itself(block, tmp_path)
 
 
 def test_the_readme_names_only_make_targets_and_verbs_that_exist():

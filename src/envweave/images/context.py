@@ -5,10 +5,13 @@ from __future__ import annotations
 import hashlib
 import shutil
 import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.metadata import Distribution, distribution
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
-from envweave.errors import UsageError
+from envweave.errors import ProviderError, UsageError
 from envweave.images.target import OWN, Target
 from envweave.images.wheel import pack, pack_package
 
@@ -21,6 +24,17 @@ _LEFT_OUT = shutil.ignore_patterns(
     *(".git", ".hg", ".venv", "venv", ".tox", ".nox", "__pycache__", "*.py[cod]", "*.egg-info", "node_modules", "dist"),
     *(".mypy_cache", ".pytest_cache", ".ruff_cache", ".env", ".envrc", ".DS_Store"),
 )
+
+
+@contextmanager
+def context() -> Iterator[Path]:
+    """An empty folder that is gone afterwards. Raises `ProviderError` if this machine cannot write it, or fill it."""
+    try:
+        with TemporaryDirectory(prefix="envweave-build-") as name:
+            yield Path(name)
+    except OSError as error:
+        hint = "TMPDIR names another place for temporary files"
+        raise ProviderError(f"what the build needs cannot be written: {error}", hint) from error
 
 
 def shipped(name: str) -> Path:
@@ -52,7 +66,7 @@ def write_env(folder: Path, target: Target, authorities: Path | None = None) -> 
     if target.project is not None:
         lines = _needs_of_project(target.project)
         try:
-            shutil.copytree(target.project, added / "project", ignore=_LEFT_OUT, ignore_dangling_symlinks=True)
+            shutil.copytree(target.project, added / "project", symlinks=True, ignore=_LEFT_OUT)
         except (OSError, shutil.Error) as error:
             raise UsageError(f"{target.project} cannot be copied: {error}") from error
     elif target.distribution is not None:

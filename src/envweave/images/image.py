@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from envweave.core.lookup import load
 from envweave.images import pip
 from envweave.images.build import Report, build, id_of, labels_of, size_of
-from envweave.images.context import write_base, write_env
+from envweave.images.context import context, write_base, write_env
 from envweave.images.target import Target
 from envweave.images.trial import try_image
 from envweave.providers.base import READY_TIMEOUT
@@ -58,21 +56,21 @@ def make_image(target: Target, options: Options, report: Report) -> Image:
     settings = pip.settings()
     base = id_of(options.base) or options.base if options.base else make_base(options, settings, report)
     tag = options.tag or target.tag
-    with TemporaryDirectory(prefix="envweave-build-") as name:
-        arguments = {**write_env(Path(name), target, pip.authorities(settings)), "BASE": base}
+    with context() as folder:
+        arguments = {**write_env(folder, target, pip.authorities(settings)), "BASE": base}
         arguments |= {**pip.build_arguments(settings), **options.arguments}
-        id = build(Path(name), "docker/env/Dockerfile", tag, arguments, network=options.network, report=report)
+        id = build(folder, "docker/env/Dockerfile", tag, arguments, network=options.network, report=report)
     seconds = try_image(tag, timeout=options.timeout) if options.test else None
     return Image(tag=tag, id=id, env_id=target.env_id, size_bytes=size_of(id), healthy_seconds=seconds)
 
 
 def make_base(options: Options, settings: dict[str, str], report: Report, tag: str = BASE) -> str:
     """The ID of the base image, which is built if there is none or one of another envweave or Python."""
-    with TemporaryDirectory(prefix="envweave-build-") as name:
-        arguments = write_base(Path(name), pip.authorities(settings))
+    with context() as folder:
+        arguments = write_base(folder, pip.authorities(settings))
         found = labels_of(tag) or {}
         wanted = {"envweave.source": arguments["DIGEST"], "envweave.python": options.python_image}
         if wanted.items() <= found.items():
             return id_of(tag)
         arguments |= {"PYTHON": options.python_image, **pip.build_arguments(settings), **options.arguments}
-        return build(Path(name), "docker/base/Dockerfile", tag, arguments, network=options.network, report=report)
+        return build(folder, "docker/base/Dockerfile", tag, arguments, network=options.network, report=report)

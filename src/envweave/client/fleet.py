@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Sequence
-from contextlib import suppress
 
 from envweave.client.crew import Another, Crew, shares
 from envweave.client.dial import dial
+from envweave.client.home import Place
 from envweave.client.openenv import OpenEnvProxy, openenv_plan
 from envweave.client.settings import Settings, Wanted
 from envweave.client.socket import Socket
 from envweave.client.vector import RemoteVector
 from envweave.core.flows import Blueprint
 from envweave.core.loop import BACKGROUND
-from envweave.errors import CapacityError, EnvWeaveError
+from envweave.errors import CapacityError, describe
 from envweave.vector.base import VectorEnv
 from envweave.vector.thread import ThreadVector
+
+log = logging.getLogger(__name__)
 
 
 class Fleet:
@@ -54,12 +57,11 @@ class Fleet:
         return [self._hold(self._another()) for _ in range(count)] if self._another is not None else []
 
     def end(self) -> None:
-        """Let go of all servers."""
-        servers, self.servers = self.servers, []
-        for each in servers:
-            if each.place is not None:
-                with suppress(EnvWeaveError):  # `envweave gc` finds what could not be stopped
-                    each.place.home.release()
+        """Let go of all servers, which stop side by side."""
+        places = [each.place for each in self.servers if each.place is not None]
+        self.servers = []
+        if places:
+            BACKGROUND.run(_release(places))
 
 
 class FleetVector(RemoteVector):
@@ -150,6 +152,12 @@ async def _openenv_plans(
 async def _reach(settings: Settings) -> tuple[Settings, Socket]:
     found = await settings.settled()
     return found, await dial(found)
+
+
+async def _release(places: Sequence[Place]) -> None:
+    for error in await asyncio.gather(*(place.release() for place in places), return_exceptions=True):
+        if isinstance(error, BaseException):
+            log.warning("a server was not stopped, `envweave gc` can: %s", describe(error))
 
 
 async def _room(settings: Settings, most: int) -> int:

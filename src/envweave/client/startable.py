@@ -43,16 +43,14 @@ class Startable:
         """
         from envweave.client.home import Home
 
-        chosen = load("envweave.providers.container:ContainerOptions")
-        ours = {name: options.pop(name) for name in list(options) if name in chosen.__dataclass_fields__}
-        begin = None
-        ours["env_vars"] = alone(ours.get("env_vars"), options.get("token"))
-        if provider is None:
-            provider = load("envweave.providers.docker:LocalDockerProvider", extra="docker")(image, **ours)
-        else:
-            begin = partial(provider.start, image, **ours)
+        fields = load("envweave.providers.container:ContainerOptions").__dataclass_fields__
+        ours = {name: options.pop(name) for name in list(options) if name in fields}
+        runner = provider or load("envweave.providers.docker:LocalDockerProvider", extra="docker")(image)
+        chosen = {**runner.env_vars, **(ours.get("env_vars") or {})}
+        ours["env_vars"] = alone(chosen, options.get("token"))
         options["token"] = ours["env_vars"][TOKEN]
-        return connected(cls(Home(provider, begin=begin), **options))  # type: ignore[call-arg, type-var]
+        home = Home(runner, begin=partial(runner.start, image, **ours))
+        return connected(cls(home, **options))  # type: ignore[call-arg, type-var]
 
     @classmethod
     def from_hub(

@@ -56,6 +56,11 @@ class Provider(ABC):
         """End it and remove what belongs to it. Harmless before `start`, after a start that failed, and twice."""
 
     @property
+    def env_vars(self) -> Mapping[str, str]:
+        """The variables that a server is given."""
+        return {}
+
+    @property
     def servers(self) -> int:
         """How many servers a start gives, each with a URL of its own."""
         return 1

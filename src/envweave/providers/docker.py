@@ -9,7 +9,7 @@ import os
 import secrets
 import socket
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
@@ -83,6 +83,10 @@ class LocalDockerProvider(Provider):
         direct = bridge.address(client, container, chosen.port) if chosen.direct and not chosen.host_port else None
         published = f"{_daemon_machine(chosen.docker_host)}:{bound[0]['HostPort']}"
         return f"http://{direct or published}"
+
+    @property
+    def env_vars(self) -> Mapping[str, str]:
+        return self.options.env_vars
 
     @property
     def name(self) -> str:

@@ -117,6 +117,10 @@ class SubprocessProvider(Provider):
         return self.id or " ".join(self._own_command or ())
 
     @property
+    def env_vars(self) -> Mapping[str, str]:
+        return self._env_vars
+
+    @property
     def process(self) -> Process:
         """What runs. Raises `ProviderError` where there is nothing."""
         if self._process is None:

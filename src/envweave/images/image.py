@@ -6,12 +6,11 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from envweave.core.lookup import load
 from envweave.images import pip
 from envweave.images.build import Report, build, id_of, labels_of, size_of
 from envweave.images.context import context, write_base, write_env
 from envweave.images.target import Target
-from envweave.images.trial import try_image
+from envweave.images.trial import need_client, try_image
 from envweave.providers.base import READY_TIMEOUT
 
 BASE = "envweave-base:latest"
@@ -52,7 +51,7 @@ def make_image(target: Target, options: Options, report: Report) -> Image:
     Raises `ProviderError` for a build that fails, and for an image that does not serve, which stays to be looked at.
     """
     if options.test:
-        load("envweave.client.env_client:connect", extra="client")  # or the news would come after the build
+        need_client()
     settings = pip.settings()
     base = id_of(options.base) or options.base if options.base else make_base(options, settings, report)
     tag = options.tag or target.tag

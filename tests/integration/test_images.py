@@ -223,6 +223,22 @@ def test_code_of_an_agent_runs_behind_walls_inside(engine, env_image):
     assert report["isolation"] in ("landlock", "namespace")
 
 
+@pytest.mark.parametrize(
+    ("id", "action", "shown"),
+    [
+        ("coding", {"code": "print(6 * 7)"}, "42"),
+        ("codeact", {"code": "print(6 * 7)"}, "42"),
+        ("repl", {"code": "print(6 * 7)"}, "42"),
+    ],
+)
+def test_code_of_an_agent_runs_where_nothing_can_be_written_but_tmp(env_image, id, action, shown):
+    extra = {"cap_drop": ["ALL"], "security_opt": ["no-new-privileges"]}
+    provider = LocalDockerProvider(env_image(id), read_only=True, tmpfs={"/tmp": ""}, extra=extra)
+    with running(provider) as url, connect(url) as env:
+        env.reset()
+        assert shown in json.dumps(env.step(action).obs)
+
+
 def test_openenvs_own_client_starts_and_drives_it(docker_engine, echo_image):
     pytest.importorskip("openenv")
     if shutil.which("docker") is None:

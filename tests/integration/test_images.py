@@ -396,6 +396,7 @@ def test_a_base_of_another_envweave_is_built_anew(docker_engine, python_image, b
         (("http://127.0.0.1:1",), 2, "http://127.0.0.1:1 is served already", "hint: an image is made"),
         (("pkg://json:JSONDecoder",), 2, "'json:JSONDecoder' belongs to no installed package", "hint: `envweave init`"),
         (("echo", "--build-arg", "x"), 2, "'x' is not a build argument", "hint: write --build-arg"),
+        (("echo", "--build-arg", "BASE=x"), 2, "the build argument BASE is not free", "hint: use the ID or path"),
         (("echo", "--env", "echo"), 2, "--env echo beside the ID 'echo'", "hint: --env chooses"),
         (("echo",), 1, "no Docker daemon at unix:///nowhere", "hint: is Docker installed"),
     ],

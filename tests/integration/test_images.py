@@ -4,6 +4,8 @@ import io
 import json
 import os
 import shutil
+import signal
+import socket
 import subprocess
 import sys
 import tarfile
@@ -221,6 +223,22 @@ def test_code_of_an_agent_runs_behind_walls_inside(engine, env_image):
     assert report["isolation"] in ("landlock", "namespace")
 
 
+@pytest.mark.parametrize(
+    ("id", "action", "shown"),
+    [
+        ("coding", {"code": "print(6 * 7)"}, "42"),
+        ("codeact", {"code": "print(6 * 7)"}, "42"),
+        ("repl", {"code": "print(6 * 7)"}, "42"),
+    ],
+)
+def test_code_of_an_agent_runs_where_nothing_can_be_written_but_tmp(env_image, id, action, shown):
+    extra = {"cap_drop": ["ALL"], "security_opt": ["no-new-privileges"]}
+    provider = LocalDockerProvider(env_image(id), read_only=True, tmpfs={"/tmp": ""}, extra=extra)
+    with running(provider) as url, connect(url) as env:
+        env.reset()
+        assert shown in json.dumps(env.step(action).obs)
+
+
 def test_openenvs_own_client_starts_and_drives_it(docker_engine, echo_image):
     pytest.importorskip("openenv")
     if shutil.which("docker") is None:
@@ -378,6 +396,7 @@ def test_a_base_of_another_envweave_is_built_anew(docker_engine, python_image, b
         (("http://127.0.0.1:1",), 2, "http://127.0.0.1:1 is served already", "hint: an image is made"),
         (("pkg://json:JSONDecoder",), 2, "'json:JSONDecoder' belongs to no installed package", "hint: `envweave init`"),
         (("echo", "--build-arg", "x"), 2, "'x' is not a build argument", "hint: write --build-arg"),
+        (("echo", "--build-arg", "BASE=x"), 2, "the build argument BASE is not free", "hint: use the ID or path"),
         (("echo", "--env", "echo"), 2, "--env echo beside the ID 'echo'", "hint: --env chooses"),
         (("echo",), 1, "no Docker daemon at unix:///nowhere", "hint: is Docker installed"),
     ],
@@ -391,9 +410,48 @@ def test_what_cannot_be_built_is_two_lines(arguments, code, first, second):
     assert lines[1].startswith(second)
 
 
-def test_without_the_docker_package_build_says_how_to_get_it(tmp_path):
-    (tmp_path / "docker.py").write_text("raise ModuleNotFoundError(\"No module named 'docker'\", name='docker')")
+@pytest.mark.parametrize(("package", "extra"), [("docker", "docker"), ("msgspec", "client"), ("websockets", "client")])
+def test_a_package_that_is_missing_is_missed_before_anything_is_built(tmp_path, package, extra):
+    missing = f"raise ModuleNotFoundError(\"No module named '{package}'\", name='{package}')"
+    (tmp_path / f"{package}.py").write_text(missing)
     path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
     done = envweave("build", "echo", PYTHONPATH=path)
     assert done.returncode == 2
-    assert done.stderr.splitlines() == ["'docker' is not installed", "hint: pip install 'envweave[docker]'"]
+    assert done.stderr.splitlines() == [f"'{package}' is not installed", f"hint: pip install 'envweave[{extra}]'"]
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become somebody else")
+def test_somebody_who_may_not_use_the_daemon_is_told_so(tmp_path):
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "sock"))
+        (tmp_path / "sock").chmod(0o600)
+        code = (
+            "import os, sys; import envweave.images.image as i; from envweave.errors import ProviderError\n"
+            "os.setuid(65534)\n"
+            "try: i.id_of('x')\n"
+            "except ProviderError as error: print(error)"
+        )
+        env = {**os.environ, "DOCKER_HOST": f"unix://{tmp_path}/sock"}
+        done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False)
+    assert "Permission denied" in done.stdout, done.stderr
+    assert "may you use it?" in done.stdout
+
+
+def test_a_build_that_is_interrupted_leaves_no_container(engine, base_image, project, tag):
+    append(project / "quiz.py", "\n\nimport time\n\ntime.sleep(60)\n")
+    command = [sys.executable, "-m", "envweave", "build", ".", "--base", base_image, "-t", tag, "--network", "host"]
+    process = subprocess.Popen(command, cwd=project, stderr=subprocess.PIPE, text=True)
+    for line in process.stderr:
+        if "RUN /opt/env/bin/python known.py" in line:
+            break
+    process.send_signal(signal.SIGINT)
+    rest = process.communicate(timeout=30)[1]
+    assert process.returncode == 130
+    assert "Traceback" not in rest
+
+    def sleeping():
+        listed = engine.containers.list(ignore_removed=True)
+        return [each for each in listed if "known.py" in str(each.attrs["Config"]["Cmd"]) + str(each.attrs["Args"])]
+
+    until(lambda: not sleeping())
+    assert labels_of(tag) is None

@@ -79,4 +79,5 @@ def _print_step(step: Step) -> None:
 
 
 def _shown(step: Step) -> str:
-    return f"{step.image} {step.number}/{step.count} {step.line or step.instruction}"
+    number = f" {step.number}/{step.count}" if step.number else ""
+    return f"{step.image}{number} {step.line or step.instruction}"

@@ -27,7 +27,10 @@ _DAEMON = ("--->", "Removing intermediate container")
 
 @dataclass(frozen=True)
 class Step:
-    """How far a build is: an instruction of its Dockerfile, and the last line that it has written."""
+    """How far a build is: an instruction of its Dockerfile, and the last line that it has written.
+
+    What is done before and after has no number.
+    """
 
     image: str
     number: int

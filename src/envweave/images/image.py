@@ -6,16 +6,18 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from envweave.core.lookup import load
+from envweave.errors import UsageError
 from envweave.images import pip
-from envweave.images.build import Report, build, id_of, labels_of, size_of
+from envweave.images.build import Report, Step, build, id_of, labels_of, size_of
 from envweave.images.context import context, write_base, write_env
 from envweave.images.target import Target
-from envweave.images.trial import try_image
+from envweave.images.trial import need_client, try_image
 from envweave.providers.base import READY_TIMEOUT
 
 BASE = "envweave-base:latest"
 PYTHON = "python:3.11-slim"
+_OURS = ("ADDED", "BASE", "DIGEST", "ENV_ID", "PYTHON", "SOURCE", "VERSION")
+"""Build arguments that follow from the target and the other options."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,8 +53,10 @@ def make_image(target: Target, options: Options, report: Report) -> Image:
 
     Raises `ProviderError` for a build that fails, and for an image that does not serve, which stays to be looked at.
     """
+    if taken := sorted(set(_OURS) & set(options.arguments)):
+        raise UsageError(f"the build argument {taken[0]} is not free", "use the ID or path, --base and --python-image")
     if options.test:
-        load("envweave.client.env_client:connect", extra="client")  # or the news would come after the build
+        need_client()
     settings = pip.settings()
     base = id_of(options.base) or options.base if options.base else make_base(options, settings, report)
     tag = options.tag or target.tag
@@ -60,7 +64,10 @@ def make_image(target: Target, options: Options, report: Report) -> Image:
         arguments = {**write_env(folder, target, pip.authorities(settings)), "BASE": base}
         arguments |= {**pip.build_arguments(settings), **options.arguments}
         id = build(folder, "docker/env/Dockerfile", tag, arguments, network=options.network, report=report)
-    seconds = try_image(tag, timeout=options.timeout) if options.test else None
+    seconds = None
+    if options.test:
+        report(Step(tag, 0, 0, "start it and begin an episode"))
+        seconds = try_image(tag, timeout=options.timeout)
     return Image(tag=tag, id=id, env_id=target.env_id, size_bytes=size_of(id), healthy_seconds=seconds)
 
 

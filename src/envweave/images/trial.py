@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import time
 
+from envweave.core.lookup import load
 from envweave.errors import EnvWeaveError, ProviderError
 from envweave.providers.base import READY_TIMEOUT
 from envweave.providers.docker import LocalDockerProvider
 from envweave.registry.make import connect
+
+
+def need_client() -> None:
+    """Raise `UnavailableError` if an image could not be tried from here: that is better known before it is built."""
+    for target in ("envweave.wire.codec:encode", "envweave.client.dial:dial"):
+        load(target, extra="client")
 
 
 def try_image(tag: str, *, timeout: float = READY_TIMEOUT) -> float:

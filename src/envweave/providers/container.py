@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, Self
@@ -68,11 +69,21 @@ class ContainerOptions:
             raise UsageError(f"pull is {self.pull!r}", "use 'missing', 'always' or 'never'")
         for name in ("cpus", "pids", "port", "host_port"):
             value = getattr(self, name)
-            if value is not None and not (isinstance(value, int | float) and value > 0):
+            kinds = (int, float) if name == "cpus" else int
+            if value is not None and not (isinstance(value, kinds) and 0 < value < _MOST):
                 raise UsageError(f"{name} is {value!r}", "use a positive number")
+        if isinstance(self.command, str):
+            raise UsageError(f"command is {self.command!r}", "use a list with a string for each word")
         for name in _MAPPINGS:
             if not isinstance(getattr(self, name), Mapping):
                 raise UsageError(f"{name} is a {type(getattr(self, name)).__name__}", "use a dict")
+        for variable in self.env_vars:
+            if not variable or not isinstance(variable, str) or "=" in variable:
+                raise UsageError(f"{variable!r} is no name of a variable")
+        for name in ("volumes", "tmpfs"):
+            for key, value in getattr(self, name).items():
+                if not isinstance(value, str):
+                    raise UsageError(f"{name} has {value!r} for {key!r}", "use a string")
 
     def for_docker(self, labels: Mapping[str, str]) -> dict[str, Any]:
         """As the SDK's `containers.create` takes it."""
@@ -99,10 +110,12 @@ class ContainerOptions:
 
     def _host_side(self) -> Any:
         """Published for this machine only; for others if the daemon is on another, where we could not reach it else."""
-        far = (self.docker_host or "").startswith(("tcp://", "ssh://", "http"))
+        daemon = self.docker_host or os.environ.get("DOCKER_HOST") or ""
+        far = daemon.startswith(("tcp://", "ssh://", "http"))
         return self.host_port if far else ("127.0.0.1", self.host_port)
 
 
+_MOST = 1e9
 _MAPPINGS = ("env_vars", "volumes", "tmpfs", "extra")
 
 

@@ -8,9 +8,12 @@ from __future__ import annotations
 import os
 import secrets
 import socket
+import time
 import weakref
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
@@ -30,6 +33,7 @@ DEFAULT_HOST = "unix:///var/run/docker.sock"
 _PATIENCE = 120
 """Seconds for one answer of the daemon: a busy one takes its time."""
 _KILLED = 137
+_LOOKS, _LOOK_PAUSE = 10, 0.05
 _FAILURES = (DockerException, OSError)
 """The SDK's own, and those of the connection to the daemon."""
 
@@ -46,7 +50,7 @@ class LocalDockerProvider(Provider):
 
     def __init__(self, image: str = "", **options: Any) -> None:
         self.options = ContainerOptions.chosen({"image": image, **options})
-        self._name = ""
+        self._name = self._since = ""
         self._finalizer: weakref.finalize[..., Any] | None = None
 
     def start(self, image: str = "", **options: Any) -> str:
@@ -61,11 +65,12 @@ class LocalDockerProvider(Provider):
             self._name = name
             self._finalizer = weakref.finalize(self, _remove, name, chosen, os.getpid())
             try:
-                created = client.containers.create(name=name, **chosen.for_docker(labels()))
+                created = _to_the_end(partial(client.containers.create, name=name, **chosen.for_docker(labels())))
                 created.start()
                 created.reload()
+                self._since = created.attrs["State"]["StartedAt"]
                 self.url = self._address(chosen, client, created)
-            except _FAILURES as error:
+            except (*_FAILURES, TypeError, ValueError) as error:  # the last two are for arguments in `extra`
                 self.stop()
                 raise ProviderError(*_why_not_started(chosen, error)) from error
             except BaseException:
@@ -95,9 +100,11 @@ class LocalDockerProvider(Provider):
         try:
             with connected(self.options.docker_host) as client:
                 container = client.containers.get(self._name)
-                state = container.attrs["State"]
-                if state["Running"] and not state.get("Dead"):
-                    return
+                state = _settled(container)
+                if state["Running"] and not state.get("Dead") and not state.get("Paused"):
+                    if state["StartedAt"] == (self._since or state["StartedAt"]):
+                        return
+                    raise ProviderError(f"somebody restarted the container of {self.options.image}")
                 log = container.logs(tail=LAST_LINES).decode(errors="replace")
         except NotFound:
             raise ProviderError(f"the container of {self.options.image} is gone: somebody removed it") from None
@@ -115,7 +122,7 @@ class LocalDockerProvider(Provider):
 
     def stop(self) -> None:
         finalizer, self._finalizer = self._finalizer, None
-        self._name = self.url = ""
+        self._name = self._since = self.url = ""
         if finalizer is not None:
             finalizer()
 
@@ -169,6 +176,12 @@ def _remover(name: str, host: str | None) -> Callable[[], None]:
     return remove
 
 
+def _to_the_end(call: Callable[[], Any]) -> Any:
+    """A daemon does what it was asked for even if nobody waits any more, so Ctrl-C has to: else who would remove it?"""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(call).result()
+
+
 def _fetch(client: Any, chosen: ContainerOptions) -> None:
     """See that the image is there. Raises `ProviderError` if it is not and cannot be had."""
     try:
@@ -200,8 +213,22 @@ def _why_not_started(chosen: ContainerOptions, error: Exception) -> tuple[str, s
     return f"no container of {chosen.image!r}: {reason}", ""
 
 
+def _settled(container: Any) -> dict[str, Any]:
+    """Its state. That memory was the reason of a death is known a moment after it."""
+    for _ in range(_LOOKS):
+        state: dict[str, Any] = container.attrs["State"]
+        limited = container.attrs["HostConfig"].get("Memory")
+        if not limited or state.get("Running") or state.get("OOMKilled") or state.get("ExitCode") != _KILLED:
+            break
+        time.sleep(_LOOK_PAUSE)
+        container.reload()
+    return state
+
+
 def _end(state: dict[str, Any]) -> str:
     code = state.get("ExitCode")
+    if state.get("Paused"):
+        return "is paused"
     if state.get("OOMKilled"):
         return f"ran out of memory and was killed (exit code {code})"
     if state.get("Status") == "created":
@@ -212,6 +239,8 @@ def _end(state: dict[str, Any]) -> str:
 
 
 def _advice(state: dict[str, Any]) -> str:
+    if state.get("Paused"):
+        return "docker unpause lets it go on"
     return "memory=… gives it more" if state.get("OOMKilled") else ""
 
 

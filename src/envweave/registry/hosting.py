@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 from envweave.core.lookup import address, load
@@ -55,12 +56,20 @@ def provider_for(
     target, extra = SERVERS[backend]
     kind = load(target, extra=extra)
     alone = load("envweave.providers.base:ALONE")
+    if not isinstance(options, Mapping | None):
+        raise UsageError(f"provider_options is a {type(options).__name__}", "use a dict")
     given = {**(options or {}), "env_vars": {**alone, **((options or {}).get("env_vars") or {})}}
-    if backend != "subprocess":
-        return kind(image or spec.image or f"envweave-{spec.id}:latest", **given)  # type: ignore[no-any-return]
-    if image is not None:
+    if backend == "subprocess" and image is not None:
         raise UsageError("an image does not run in a process", "backend='docker_http' runs images")
-    return kind(_servable(spec), **given)  # type: ignore[no-any-return]
+    what = _servable(spec) if backend == "subprocess" else image or spec.image or f"envweave-{spec.id}:latest"
+    known = list(signature(kind).parameters.values())
+    names = [each.name for each in known if each.kind is each.KEYWORD_ONLY]
+    for name in given:
+        if name == known[0].name or (names and name not in names):
+            near = nearest(name, names)
+            hint = f"did you mean {near!r}?" if near else f"options: {', '.join(names)}" if names else "leave it out"
+            raise UsageError(f"{backend!r} has no option {name!r}", hint)
+    return kind(what, **given)  # type: ignore[no-any-return]
 
 
 def _servable(spec: EnvSpec) -> str:

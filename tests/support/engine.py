@@ -61,6 +61,13 @@ def running_engine(*, bridge: bool = True) -> Iterator[str]:
 @contextmanager
 def private_engine(*, bridge: bool = True) -> Iterator[str]:
     """A daemon of our own. Without a bridge it needs nothing of the network, and its containers have none."""
+    with restartable_engine(bridge=bridge) as engine:
+        yield engine.url
+
+
+@contextmanager
+def restartable_engine(*, bridge: bool = True) -> Iterator["Engine"]:
+    """A daemon of our own that can be stopped and started again on the same data."""
     if shutil.which("dockerd", path=PATH) is None:
         raise EngineError("no Docker daemon answers and dockerd is not installed")
     if os.geteuid() != 0:
@@ -73,15 +80,40 @@ def private_engine(*, bridge: bool = True) -> Iterator[str]:
         if bridge:
             run("ip", "link", "add", folder.name, "type", "bridge")
             stack.callback(run, "ip", "link", "delete", folder.name)
-        url = f"unix://{folder}/docker.sock"
-        log = stack.enter_context((folder / "log").open("wb"))
-        process = subprocess.Popen(
-            command(folder, url, bridge=bridge), stdout=log, stderr=log, env={**os.environ, "PATH": PATH}
-        )
-        stack.callback(stop, process)
-        wait_for(url, process, folder)
-        stack.callback(empty, url)
-        yield url
+        engine = Engine(folder, bridge)
+        stack.callback(engine.stop)
+        engine.start()
+        stack.callback(engine.empty)
+        yield engine
+
+
+class Engine:
+    """One daemon and its folder."""
+
+    def __init__(self, folder: Path, bridge: bool) -> None:
+        self.url = f"unix://{folder}/docker.sock"
+        self._folder = folder
+        self._bridge = bridge
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Begin, and wait until it answers; nothing if it runs."""
+        if self._process is not None:
+            return
+        with (self._folder / "log").open("ab") as log:
+            words = command(self._folder, self.url, bridge=self._bridge)
+            self._process = subprocess.Popen(words, stdout=log, stderr=log, env={**os.environ, "PATH": PATH})
+        wait_for(self.url, self._process, self._folder)
+
+    def stop(self) -> None:
+        """End it, and its containers with it; nothing if it does not run."""
+        process, self._process = self._process, None
+        if process is not None:
+            stop(process)
+
+    def empty(self) -> None:
+        self.start()
+        empty(self.url)
 
 
 def command(folder: Path, url: str, *, bridge: bool) -> list[str]:

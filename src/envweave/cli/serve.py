@@ -44,6 +44,9 @@ def serve(
     id: EnvName,
     host: Annotated[str, typer.Option(help="Use 0.0.0.0 to be reached from other machines.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 is a free one.")] = 8000,
+    socket: Annotated[
+        str | None, typer.Option(envvar="ENVWEAVE_SOCKET", help="A Unix socket to listen on as well.")
+    ] = None,
     token: Annotated[str | None, typer.Option(envvar="ENVWEAVE_TOKEN", help="What clients have to send.")] = None,
     max_sessions: Annotated[int | None, typer.Option(min=1, help="Clients that come on top are refused.")] = None,
     isolation: Annotated[
@@ -95,14 +98,15 @@ def serve(
         print(f"warning: {host} is reachable for others, and there is no token", file=sys.stderr)
         print("hint: --token, or ENVWEAVE_TOKEN", file=sys.stderr)
 
-    os.environ.pop("ENVWEAVE_TOKEN", None)  # not the environment's business, nor that of its processes
+    for variable in ("ENVWEAVE_TOKEN", "ENVWEAVE_SOCKET"):  # not the environment's business, nor that of its processes
+        os.environ.pop(variable, None)
     for stop in (signal.SIGTERM, signal.SIGINT):  # the web server closes everything, then raises the signal again
         signal.signal(stop, _leave)
 
     def ready(url: str) -> None:
         print(f"serving {id} at {url} (pid {os.getpid()}); Ctrl-C stops", flush=True)
 
-    listen(app, app.state.sessions.settings, host, port, ready)
+    listen(app, app.state.sessions.settings, host, port, ready, socket)
 
 
 def _leave(*_: Any) -> None:

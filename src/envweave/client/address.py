@@ -20,6 +20,8 @@ class Address:
     """The WebSocket's own address, e.g. `ws://localhost:8000/ws`."""
     name: str
     """Host and port, for messages and instance IDs."""
+    socket: str = ""
+    """The path of a Unix socket that leads there too, and faster."""
 
     @classmethod
     def later(cls, name: str) -> Address:

@@ -202,6 +202,11 @@ class Channel:
     async def _regain(self) -> Socket:
         """Connect again and ask for all sessions again."""
         socket = await dial_extended(self.settings)
+        try:
+            await self.settings.look()  # else somebody else has the address by now
+        except BaseException:
+            await socket.close()
+            raise
         self._socket = socket
         socket.write(b"[%b]" % b",".join([session.greeting() for session in self._sessions.values()]))
         return socket

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import random
 import ssl
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus, WebSocketException
@@ -62,8 +62,10 @@ def pause_before(attempt: int) -> float:
 
 
 async def _connect(settings: Settings, extended: bool, timeout: float) -> Socket:
+    way: dict[str, Any] = {"unix": True, "path": settings.address.socket} if settings.address.socket else {}
     return await connect(  # type: ignore[return-value]
         settings.address.ws,
+        **way,
         subprotocols=[Subprotocol(SUBPROTOCOL)] if extended else None,
         additional_headers=settings.all_headers,
         compression=None,

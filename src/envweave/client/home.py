@@ -6,7 +6,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from envweave.client.address import Address
 from envweave.errors import ClosedError, ProviderError
@@ -81,8 +81,12 @@ class Place:
     number: int = 0
 
     async def settle(self) -> Address:
-        urls = await asyncio.to_thread(self.home.settle)
-        return Address.parse(urls[self.number % len(urls)])
+        return await asyncio.to_thread(self._settled)
+
+    def _settled(self) -> Address:
+        urls = self.home.settle()
+        url = urls[self.number % len(urls)]
+        return replace(Address.parse(url), socket=self.home.provider.shortcut(url))
 
     async def look(self, address: Address) -> None:
         await asyncio.to_thread(self.home.look, address.http)

@@ -177,7 +177,10 @@ class HTTPSession(Session):
 
 def _client(settings: Settings) -> httpx.AsyncClient:
     timeout = httpx.Timeout(LONGEST_WAIT, connect=settings.connect_timeout_s)
-    return httpx.AsyncClient(base_url=settings.address.http, headers=settings.all_headers, timeout=timeout)
+    way = httpx.AsyncHTTPTransport(uds=settings.address.socket) if settings.address.socket else None
+    return httpx.AsyncClient(
+        base_url=settings.address.http, headers=settings.all_headers, timeout=timeout, transport=way
+    )
 
 
 def _out_of_turn(response: httpx.Response) -> bool:

@@ -31,8 +31,10 @@ def born(pid: int) -> int:
 
 
 def is_dead(owner: str) -> bool:
-    """An owner of this world: what `me` said there, or a bare number."""
+    """An owner of this world: what `me` said there, or a bare number. Of what is neither nobody can tell."""
     pid, _, birth = owner.partition(".")
+    if not (pid + (birth or "0")).isdecimal() or not pid:
+        return False
     if not os.path.exists(f"/proc/{pid}"):
         return os.path.exists("/proc/self")  # else nobody can tell
     return bool(birth) and birth != "0" and born(int(pid)) not in (0, int(birth))

@@ -57,6 +57,10 @@ class Provider(ABC):
     def stop(self) -> None:
         """End it and remove what belongs to it. Harmless before `start`, after a start that failed, and twice."""
 
+    def shortcut(self, url: str) -> str:
+        """The path of a Unix socket that leads to the server at `url`, past the network; empty if there is none."""
+        return ""
+
     @property
     def env_vars(self) -> Mapping[str, str]:
         """The variables that a server is given."""

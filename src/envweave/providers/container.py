@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, Self
 
 from envweave.core.suggest import nearest
 from envweave.errors import UsageError
+from envweave.providers.door import Door
 
 Pull = Literal["missing", "always", "never"]
 
@@ -38,7 +40,7 @@ class ContainerOptions:
     host_port: int | None = None
     """Where it is published on this machine. None lets Docker choose, which never clashes."""
     direct: bool = True
-    """Talk to the container itself where it is on our own bridge: Docker's proxy halves the steps a second."""
+    """Talk to a server of ours through a Unix socket where that can be: Docker's proxy halves the steps a second."""
     pull: Pull = "missing"
     stop_timeout: int = 5
     """Seconds that the server has to end by itself."""
@@ -68,20 +70,31 @@ class ContainerOptions:
             raise UsageError(f"pull is {self.pull!r}", "use 'missing', 'always' or 'never'")
         for name in ("cpus", "pids", "port", "host_port"):
             value = getattr(self, name)
-            if value is not None and not (isinstance(value, int | float) and value > 0):
+            kinds = (int, float) if name == "cpus" else int
+            if value is not None and not (isinstance(value, kinds) and 0 < value < _MOST):
                 raise UsageError(f"{name} is {value!r}", "use a positive number")
+        if isinstance(self.command, str):
+            raise UsageError(f"command is {self.command!r}", "use a list with a string for each word")
         for name in _MAPPINGS:
             if not isinstance(getattr(self, name), Mapping):
                 raise UsageError(f"{name} is a {type(getattr(self, name)).__name__}", "use a dict")
+        for variable in self.env_vars:
+            if not variable or not isinstance(variable, str) or "=" in variable:
+                raise UsageError(f"{variable!r} is no name of a variable")
+        for name in ("volumes", "tmpfs"):
+            for key, value in getattr(self, name).items():
+                if not isinstance(value, str):
+                    raise UsageError(f"{name} has {value!r} for {key!r}", "use a string")
 
-    def for_docker(self, labels: Mapping[str, str]) -> dict[str, Any]:
+    def for_docker(self, labels: Mapping[str, str], door: Door | None = None) -> dict[str, Any]:
         """As the SDK's `containers.create` takes it."""
+        variables, volumes, marks = ({}, {}, {}) if door is None else (door.variables, door.volume, door.labels)
         published = {} if self.network == "host" else {f"{self.port}/tcp": self._host_side()}
         options: dict[str, Any] = {
             "image": self.image,
             "command": None if self.command is None else list(self.command),
-            "environment": {name: str(value) for name, value in self.env_vars.items()},
-            "volumes": {source: _bind(target) for source, target in self.volumes.items()},
+            "environment": {**variables, **{name: str(value) for name, value in self.env_vars.items()}},
+            "volumes": {**volumes, **{source: _bind(target) for source, target in self.volumes.items()}},
             "mem_limit": self.memory,
             "memswap_limit": self.memory,
             "nano_cpus": None if self.cpus is None else int(self.cpus * 1e9),
@@ -94,15 +107,17 @@ class ContainerOptions:
             "ports": published,
         }
         own = {name: value for name, value in self.extra.items() if name != "labels"}
-        marked = {**self.extra.get("labels", {}), **labels}
+        marked = {**self.extra.get("labels", {}), **labels, **marks}
         return {**{name: value for name, value in options.items() if value is not None}, **own, "labels": marked}
 
     def _host_side(self) -> Any:
         """Published for this machine only; for others if the daemon is on another, where we could not reach it else."""
-        far = (self.docker_host or "").startswith(("tcp://", "ssh://", "http"))
+        daemon = self.docker_host or os.environ.get("DOCKER_HOST") or ""
+        far = daemon.startswith(("tcp://", "ssh://", "http"))
         return self.host_port if far else ("127.0.0.1", self.host_port)
 
 
+_MOST = 1e9
 _MAPPINGS = ("env_vars", "volumes", "tmpfs", "extra")
 
 

@@ -8,16 +8,21 @@ from __future__ import annotations
 import os
 import secrets
 import socket
+import sys
+import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 from envweave.errors import ProviderError, UnavailableError, UsageError
-from envweave.providers import bridge
 from envweave.providers.base import LAST_LINES, Provider, in_owner, labels, shown
 from envweave.providers.container import ContainerOptions
+from envweave.providers.door import LABEL, Door
+from envweave.providers.door import remove as remove_folder
 from envweave.providers.started import Started
 
 try:
@@ -30,6 +35,7 @@ DEFAULT_HOST = "unix:///var/run/docker.sock"
 _PATIENCE = 120
 """Seconds for one answer of the daemon: a busy one takes its time."""
 _KILLED = 137
+_LOOKS, _LOOK_PAUSE = 10, 0.05
 _FAILURES = (DockerException, OSError)
 """The SDK's own, and those of the connection to the daemon."""
 
@@ -46,7 +52,8 @@ class LocalDockerProvider(Provider):
 
     def __init__(self, image: str = "", **options: Any) -> None:
         self.options = ContainerOptions.chosen({"image": image, **options})
-        self._name = ""
+        self._name = self._since = ""
+        self._door: Door | None = None
         self._finalizer: weakref.finalize[..., Any] | None = None
 
     def start(self, image: str = "", **options: Any) -> str:
@@ -58,14 +65,17 @@ class LocalDockerProvider(Provider):
         name = f"envweave-{os.getpid()}-{secrets.token_hex(6)}"
         with connected(chosen.docker_host) as client:
             _fetch(client, chosen)
-            self._name = name
-            self._finalizer = weakref.finalize(self, _remove, name, chosen, os.getpid())
+            self._name, self._door = name, _door(chosen)
+            folder = "" if self._door is None else self._door.folder
+            self._finalizer = weakref.finalize(self, _remove, name, folder, chosen, os.getpid())
             try:
-                created = client.containers.create(name=name, **chosen.for_docker(labels()))
+                options = chosen.for_docker(labels(), self._door)
+                created = _to_the_end(partial(client.containers.create, name=name, **options))
                 created.start()
                 created.reload()
-                self.url = self._address(chosen, client, created)
-            except _FAILURES as error:
+                self._since = created.attrs["State"]["StartedAt"]
+                self.url = self._address(chosen, created)
+            except (*_FAILURES, TypeError, ValueError) as error:  # the last two are for arguments in `extra`
                 self.stop()
                 raise ProviderError(*_why_not_started(chosen, error)) from error
             except BaseException:
@@ -73,16 +83,18 @@ class LocalDockerProvider(Provider):
                 raise
         return self.url
 
-    def _address(self, chosen: ContainerOptions, client: Any, container: Any) -> str:
+    def _address(self, chosen: ContainerOptions, container: Any) -> str:
         if chosen.network == "host":
             return f"http://{_daemon_machine(chosen.docker_host)}:{chosen.port}"
         bound = (container.attrs["NetworkSettings"].get("Ports") or {}).get(f"{chosen.port}/tcp")
         if not bound:
             self.check()  # it has ended at once: then it has no ports either
             raise ProviderError(f"port {chosen.port} of {self._name} was not published")
-        direct = bridge.address(client, container, chosen.port) if chosen.direct and not chosen.host_port else None
-        published = f"{_daemon_machine(chosen.docker_host)}:{bound[0]['HostPort']}"
-        return f"http://{direct or published}"
+        return f"http://{_daemon_machine(chosen.docker_host)}:{bound[0]['HostPort']}"
+
+    def shortcut(self, url: str) -> str:
+        door = self._door
+        return door.path if door is not None and url == self.url and door.is_open() else ""
 
     @property
     def env_vars(self) -> Mapping[str, str]:
@@ -99,9 +111,11 @@ class LocalDockerProvider(Provider):
         try:
             with connected(self.options.docker_host) as client:
                 container = client.containers.get(self._name)
-                state = container.attrs["State"]
-                if state["Running"] and not state.get("Dead"):
-                    return
+                state = _settled(container)
+                if state["Running"] and not state.get("Dead") and not state.get("Paused"):
+                    if state["StartedAt"] == (self._since or state["StartedAt"]):
+                        return
+                    raise ProviderError(f"somebody restarted the container of {self.options.image}")
                 log = container.logs(tail=LAST_LINES).decode(errors="replace")
         except NotFound:
             raise ProviderError(f"the container of {self.options.image} is gone: somebody removed it") from None
@@ -119,7 +133,8 @@ class LocalDockerProvider(Provider):
 
     def stop(self) -> None:
         finalizer, self._finalizer = self._finalizer, None
-        self._name = self.url = ""
+        self._name = self._since = self.url = ""
+        self._door = None
         if finalizer is not None:
             finalizer()
 
@@ -127,7 +142,7 @@ class LocalDockerProvider(Provider):
 @contextmanager
 def connected(host: str | None = None) -> Iterator[Any]:
     """A client of the daemon, which has answered. Raises `ProviderError` if none does."""
-    url = host or os.environ.get("DOCKER_HOST") or DEFAULT_HOST
+    url = _daemon(host)
     try:
         if url.startswith("unix://"):  # the SDK would leave a socket open where nobody listens
             with socket.socket(socket.AF_UNIX) as sock:
@@ -161,16 +176,23 @@ def _started(container: Any, host: str | None) -> Started:
         url=f"http://{_daemon_machine(host)}:{ports[0]}" if ports else "",
         state=container.status,
         since=container.attrs["Created"],
-        remove=_remover(container.name, host),
+        remove=_remover(container.name, (config.get("Labels") or {}).get(LABEL, ""), host),
     )
 
 
-def _remover(name: str, host: str | None) -> Callable[[], None]:
+def _remover(name: str, folder: str, host: str | None) -> Callable[[], None]:
     def remove() -> None:
         with connected(host) as client:
             _force_out(client, name)
+        remove_folder(folder)
 
     return remove
+
+
+def _to_the_end(call: Callable[[], Any]) -> Any:
+    """A daemon does what it was asked for even if nobody waits any more, so Ctrl-C has to: else who would remove it?"""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(call).result()
 
 
 def _fetch(client: Any, chosen: ContainerOptions) -> None:
@@ -204,8 +226,22 @@ def _why_not_started(chosen: ContainerOptions, error: Exception) -> tuple[str, s
     return f"no container of {chosen.image!r}: {reason}", ""
 
 
+def _settled(container: Any) -> dict[str, Any]:
+    """Its state. That memory was the reason of a death is known a moment after it."""
+    for _ in range(_LOOKS):
+        state: dict[str, Any] = container.attrs["State"]
+        limited = container.attrs["HostConfig"].get("Memory")
+        if not limited or state.get("Running") or state.get("OOMKilled") or state.get("ExitCode") != _KILLED:
+            break
+        time.sleep(_LOOK_PAUSE)
+        container.reload()
+    return state
+
+
 def _end(state: dict[str, Any]) -> str:
     code = state.get("ExitCode")
+    if state.get("Paused"):
+        return "is paused"
     if state.get("OOMKilled"):
         return f"ran out of memory and was killed (exit code {code})"
     if state.get("Status") == "created":
@@ -216,10 +252,21 @@ def _end(state: dict[str, Any]) -> str:
 
 
 def _advice(state: dict[str, Any]) -> str:
+    if state.get("Paused"):
+        return "docker unpause lets it go on"
     return "memory=… gives it more" if state.get("OOMKilled") else ""
 
 
-def _remove(name: str, chosen: ContainerOptions, owner: int) -> None:
+def _door(chosen: ContainerOptions) -> Door | None:
+    """A short way in, where the daemon sees our folders."""
+    if not chosen.direct or sys.platform != "linux" or not _daemon(chosen.docker_host).startswith("unix://"):
+        return None
+    with suppress(OSError):  # a full disk is no reason to do without the container
+        return Door()
+    return None
+
+
+def _remove(name: str, folder: str, chosen: ContainerOptions, owner: int) -> None:
     """End a container, friendly first. Where the daemon does not answer, `envweave gc` will find it later."""
     if not in_owner(owner):
         return
@@ -227,6 +274,7 @@ def _remove(name: str, chosen: ContainerOptions, owner: int) -> None:
         with suppress(*_FAILURES):
             client.api.stop(name, timeout=chosen.stop_timeout)
         _force_out(client, name)
+    remove_folder(folder)
 
 
 def _force_out(client: Any, name: str) -> None:
@@ -241,9 +289,13 @@ def _force_out(client: Any, name: str) -> None:
         raise ProviderError(f"the container {name} cannot be removed: {_reason(error)}") from error
 
 
+def _daemon(host: str | None) -> str:
+    return host or os.environ.get("DOCKER_HOST") or DEFAULT_HOST
+
+
 def _daemon_machine(host: str | None) -> str:
     """The name of the machine that ports are published on, as seen from here."""
-    parts = urlsplit(host or os.environ.get("DOCKER_HOST") or DEFAULT_HOST)
+    parts = urlsplit(_daemon(host))
     return (parts.hostname or "127.0.0.1") if parts.scheme in ("tcp", "http", "https", "ssh") else "127.0.0.1"
 
 

@@ -42,6 +42,8 @@ class SubprocessProvider(Provider):
         start_timeout: float = 60.0,
         stop_timeout: float = 5.0,
     ) -> None:
+        if isinstance(command, str):
+            raise UsageError(f"command is {command!r}", "use a list with a string for each word")
         self.id = id
         self._options = tuple(options)
         self._own_command = None if command is None else tuple(map(str, command))

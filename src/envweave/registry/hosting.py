@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 from envweave.core.lookup import address, load
@@ -30,12 +31,15 @@ class Hosting:
     def __init__(self, spec: EnvSpec, backend: str, image: str | None, options: Mapping[str, Any] | None) -> None:
         from envweave.providers.base import TOKEN, alone
 
+        if not isinstance(options, Mapping | None):
+            raise UsageError(f"provider_options is a {type(options).__name__}", "use a dict")
         target, extra = SERVERS[backend]
         self._provider = load(target, extra=extra)
         self._what = _servable(spec, image) if backend == "subprocess" else image or spec.image or _image_of(spec)
         variables = alone((options or {}).get("env_vars"))
         self._options = {**(options or {}), "env_vars": variables}
         self.token = variables[TOKEN]
+        _check_options(backend, self._provider, self._options)
 
     def provider(self) -> Provider:
         """One more server, yet to be started."""
@@ -71,6 +75,17 @@ def hosting_for(
     if image is not None or options is not None:
         raise UsageError("an image, or options of a provider, but no server to start", "add backend='docker_http'")
     return None
+
+
+def _check_options(backend: str, provider: Any, options: Mapping[str, Any]) -> None:
+    """Those that a provider takes by name; what it takes besides, it checks itself."""
+    parameters = list(signature(provider).parameters.values())
+    names = [each.name for each in parameters if each.kind is each.KEYWORD_ONLY]
+    for name in options:
+        if name == parameters[0].name or (names and name not in names):
+            near = nearest(name, names)
+            hint = f"did you mean {near!r}?" if near else f"options: {', '.join(names)}" if names else "leave it out"
+            raise UsageError(f"{backend!r} has no option {name!r}", hint)
 
 
 def _image_of(spec: EnvSpec) -> str:

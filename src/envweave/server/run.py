@@ -8,6 +8,9 @@ the short way of `express` instead. Compression of frames is off: it costs about
 
 from __future__ import annotations
 
+import asyncio
+import logging
+import os
 import resource
 import socket
 import sys
@@ -22,14 +25,44 @@ from envweave.server.lending import LendingConnection
 from envweave.server.settings import Settings
 from envweave.server.sockets import LendingSocket
 
+log = logging.getLogger(__name__)
 
-def serve(app: Any, settings: Settings, host: str, port: int, ready: Callable[[str], None]) -> None:
-    """Listen until the process is told to stop. `ready` gets the URL as soon as clients can connect."""
+
+def serve(
+    app: Any, settings: Settings, host: str, port: int, ready: Callable[[str], None], path: str | None = None
+) -> None:
+    """Listen until the process is told to stop, at `path` too, if that can be. `ready` gets the URL as soon as clients
+    can connect.
+    """
     _allow_many_files()
     with closing(_bound(host, port)) as listener:
         shown = f"[{host}]" if ":" in host else host
         ready(f"http://{shown}:{listener.getsockname()[1]}")
-        uvicorn.Server(_config(app, settings)).run(sockets=[listener])
+        Server(_config(app, settings), path).run(sockets=[listener])
+
+
+class Server(uvicorn.Server):
+    """Listens on the sockets that it is given, and at a path."""
+
+    def __init__(self, config: uvicorn.Config, path: str | None) -> None:
+        super().__init__(config)
+        self._path = path
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self._path is None or self.should_exit:
+            return
+        try:
+            server = await asyncio.get_running_loop().create_unix_server(self._connection, self._path)
+            os.chmod(self._path, 0o666)  # noqa: S103  (who may come here is for the folder to say)
+        except OSError as error:  # the other sockets are there
+            log.warning("cannot listen at %s: %s", self._path, error)
+        else:
+            self.servers.append(server)
+
+    def _connection(self) -> Any:
+        protocol: Any = self.config.http_protocol_class
+        return protocol(config=self.config, server_state=self.server_state, app_state=self.lifespan.state)
 
 
 def _config(app: Any, settings: Settings) -> uvicorn.Config:

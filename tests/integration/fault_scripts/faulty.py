@@ -131,3 +131,39 @@ class Odd:
         if action == "interrupt":
             raise KeyboardInterrupt
         return 1, 1.0, False, False, {}
+
+
+class Greedy(Counting):
+    """Takes what it is told to: {"fill": a path, "swallow": bytes, "crash_after": steps}, and all that Counting does."""
+
+    def __init__(self, *, crash_after=0):
+        super().__init__()
+        self._crash_after = crash_after
+        self._held = []
+
+    def step(self, action):
+        result = super().step(action)
+        orders = action if isinstance(action, dict) else {}
+        if "fill" in orders:
+            with open(orders["fill"], "wb") as file:
+                for _ in range(64):
+                    file.write(bytes(2**20))
+        if "swallow" in orders:
+            self._held.append(bytearray(b"x" * orders["swallow"]))
+        if self._crash_after and self._count >= self._crash_after:
+            print(f"step {self._count} was one too many", flush=True)
+            os._exit(9)
+        return result
+
+
+class Stillborn:
+    """Cannot be made."""
+
+    def __init__(self):
+        raise RuntimeError("no licence")
+
+    def reset(self):
+        return 0
+
+    def step(self, action):
+        return 0, 0.0, True, False, {}

@@ -1,0 +1,175 @@
+"""Where an environment runs, by its ID and by what the caller says."""
+
+import sys
+
+import pytest
+
+import envweave as ew
+from envweave.errors import EnvWeaveError, UnavailableError, UsageError, VersionError
+from envweave.registry.hosting import backend_for, hosting_for
+
+DIGEST = "sha256:" + "a" * 64
+
+
+@pytest.mark.parametrize(
+    ("id", "image", "backend"),
+    [
+        ("docker://echo", "echo", "docker_http"),
+        ("docker://echo:1.2", "echo:1.2", "docker_http"),
+        ("docker://host:5000/team/echo:1.2", "host:5000/team/echo:1.2", "docker_http"),
+        (f"docker://echo@{DIGEST}", f"echo@{DIGEST}", "docker_http"),
+        ("k8s://team/echo:1", "team/echo:1", "kubernetes"),
+        ("hf://openenv/echo_env", "registry.hf.space/openenv-echo-env:latest", "docker_http"),
+    ],
+)
+def test_an_id_of_an_image_names_it_and_where_it_runs(monkeypatch, id, image, backend):
+    monkeypatch.delenv("HF_SPACES_REGISTRY", raising=False)
+    found = ew.spec(id)
+    assert (found.image, found.backend) == (image, backend)
+    assert backend_for(found, "auto", ("inproc",)) == backend
+
+
+def test_parameters_of_an_id_are_the_factory_s():
+    assert ew.spec("docker://echo:1?size=2&name=x").kwargs == {"size": 2, "name": "x"}
+    assert ew.spec("docker://echo:1?size=2").image == "echo:1"
+
+
+@pytest.mark.parametrize("id", ["docker://echo@1.2", "k8s://echo@latest", "hf://a/b@1"])
+def test_a_version_that_is_no_digest_is_refused(id):
+    with pytest.raises(VersionError):
+        ew.spec(id)
+
+
+@pytest.mark.parametrize("id", ["hf://space", "hf://a/../b", "hf://a/b/c", "docker://", "hf://", "k8s://"])
+def test_what_names_nothing_is_refused(id):
+    with pytest.raises(EnvWeaveError):
+        ew.spec(id)
+
+
+@pytest.mark.parametrize(
+    ("backend", "error", "said"),
+    [
+        ("dokcer_http", UsageError, "did you mean 'docker_http'"),
+        ("zzz", UsageError, "backends: auto, inproc, docker_http"),
+        ("process", UnavailableError, "not in this version"),
+        ("ray", UnavailableError, "envweave[ray]"),
+        (5, UsageError, "no backend named 5"),
+        (None, UsageError, "no backend named None"),
+    ],
+)
+def test_a_backend_that_there_is_not_is_named(backend, error, said):
+    with pytest.raises(error) as caught:
+        ew.make("echo", backend=backend)
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize("backend", ["inproc", "subprocess"])
+def test_an_image_does_not_run_without_containers(backend):
+    with pytest.raises(UsageError, match="is an image"):
+        ew.make("docker://echo", backend=backend)
+
+
+def test_a_server_that_runs_chooses_itself_where():
+    with pytest.raises(UsageError, match="the server's choice"):
+        ew.make("http://127.0.0.1:1", backend="docker_http")
+
+
+@pytest.mark.parametrize("options", [{"docker_image": "x"}, {"provider_options": {}}])
+def test_options_of_a_server_want_one(options):
+    with pytest.raises(UsageError, match="no server to start"):
+        ew.make("echo", **options)
+    with pytest.raises(UsageError, match="no server to start"):
+        ew.make_vector("echo", 2, **options)
+    with pytest.raises(UsageError, match="no server to start"):
+        ew.make("http://127.0.0.1:1", **options)
+
+
+@pytest.mark.parametrize(
+    ("backend", "options", "said"),
+    [
+        ("subprocess", {"memory": "1g"}, "no option 'memory'"),
+        ("subprocess", {"start_timeot": 1}, "did you mean 'start_timeout'"),
+        ("subprocess", {"id": "echo"}, "no option 'id'"),
+        ("subprocess", ["memory"], "provider_options is a list"),
+        ("subprocess", {"command": "envweave serve"}, "command is"),
+        ("docker_http", {"image": "x"}, "no option 'image'"),
+        ("docker_http", {"memroy": "1g"}, "did you mean 'memory'"),
+        ("docker_http", "memory=1g", "provider_options is a str"),
+    ],
+)
+def test_an_option_that_a_provider_does_not_have_is_named(backend, options, said):
+    if backend == "docker_http":
+        pytest.importorskip("docker")
+    with pytest.raises(UsageError) as caught:
+        ew.make("echo", backend=backend, provider_options=options)
+    assert said in str(caught.value)
+
+
+def test_an_image_does_not_run_in_a_process():
+    with pytest.raises(UsageError, match="does not run in a process"):
+        ew.make("echo", backend="subprocess", docker_image="x")
+
+
+def test_what_only_this_process_knows_does_not_run_in_another():
+    class Local:
+        def reset(self):
+            return 0
+
+        def step(self, action):
+            return 0, 0.0, True, False, {}
+
+    ew.register("only-here", Local)
+    try:
+        with pytest.raises(UsageError, match="known to this process only"):
+            ew.make("only-here", backend="subprocess")
+    finally:
+        ew.unregister("only-here")
+
+
+def test_what_another_process_can_import_is_named_by_its_place():
+    provider = hosting_for(ew.spec("pkg://envweave.envs.echo:EchoEnvironment"), "subprocess").provider()
+    assert provider.id == "pkg://envweave.envs.echo:EchoEnvironment"
+    assert hosting_for(ew.spec("echo"), "subprocess").provider().id == "echo"
+    assert sys.executable in provider._command()
+
+
+def test_an_image_has_the_name_that_build_gives_it():
+    pytest.importorskip("docker")
+    spec = ew.spec("echo")
+    assert hosting_for(spec, "docker_http").provider().options.image == "envweave-echo:latest"
+    assert hosting_for(spec, "docker_http", "mine:1").provider().options.image == "mine:1"
+
+
+def test_a_server_of_one_s_own_takes_arguments_of_whoever_knows_its_token():
+    pytest.importorskip("docker")
+    hosting = hosting_for(ew.spec("echo"), "docker_http", None, {"env_vars": {"A": "1"}})
+    assert len(hosting.token) > 20
+    variables = {"ENVWEAVE_ALLOW_ARGUMENTS": "1", "ENVWEAVE_TOKEN": hosting.token, "A": "1"}
+    assert hosting.provider().env_vars == variables
+    assert hosting.token != hosting_for(ew.spec("echo"), "docker_http").token
+
+
+@pytest.mark.parametrize("containers", [0, -1, 3, 1.5, True, "2"])
+def test_containers_are_a_number_from_one_to_the_environments(containers):
+    with pytest.raises(UsageError, match="containers is"):
+        ew.make_vector("echo", 2, backend="subprocess", containers=containers)
+
+
+def test_containers_want_a_backend_with_servers():
+    with pytest.raises(UsageError, match="containers for environments that run here"):
+        ew.make_vector("echo", 2, containers=1)
+    with pytest.raises(UsageError, match="which runs already"):
+        ew.make_vector("http://127.0.0.1:1", 2, containers=1)
+
+
+@pytest.mark.parametrize("option", ["step_timeout", "max_workers"])
+def test_threads_are_the_server_s_business(option):
+    with pytest.raises(UsageError, match=option):
+        ew.make_vector("echo", 2, backend="subprocess", **{option: 1})
+
+
+def test_a_list_of_ids_has_no_server():
+    with pytest.raises(UsageError, match="a list of IDs"):
+        ew.make_vector(["echo", "echo"], backend="subprocess")
+    with pytest.raises(UsageError, match="in a list of IDs"):
+        ew.make_vector(["echo", "docker://echo"])

@@ -135,9 +135,9 @@ def run_without(packages, code):
 
 def test_without_the_extra_it_says_how_to_install_it():
     serve = "sys.argv = ['envweave', 'serve', 'counter']\nfrom envweave.cli import main\nmain()\n"
-    done = run_without(("fastapi", "uvicorn"), serve)
+    done = run_without(("starlette", "uvicorn"), serve)
     assert done.returncode == 2
-    assert done.stderr == "'fastapi' is not installed\nhint: pip install 'envweave[server]'\n"
+    assert done.stderr == "'starlette' is not installed\nhint: pip install 'envweave[server]'\n"
 
 
 @pytest.mark.parametrize(

@@ -71,14 +71,14 @@ def serve(
     arg: Arguments = None,
 ) -> None:
     """Serve an environment over WebSocket and HTTP until Ctrl-C."""
-    for module in ("app:create_app", "run:serve", "logs:configure"):
+    for module in ("assembly:create_bare_app", "run:serve", "logs:configure"):
         load(f"envweave.server.{module}", extra="server")
-    from envweave.server.app import create_app
+    from envweave.server.assembly import create_bare_app
     from envweave.server.logs import configure
     from envweave.server.run import serve as listen
 
     configure(log_level.value, as_json=log is LogForm.json)
-    app = create_app(
+    app = create_bare_app(
         spec_with(id, keyword_arguments(arg)),
         token=token,
         max_sessions=max_sessions,

@@ -12,7 +12,7 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from fastapi import Request
+from starlette.requests import Request
 
 from envweave.errors import EnvWeaveError, ProtocolError, UnauthorizedError
 from envweave.server.host import fault

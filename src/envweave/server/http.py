@@ -6,8 +6,9 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
-from fastapi import FastAPI, Request, Response
-from starlette.requests import ClientDisconnect
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from envweave.errors import (
@@ -60,16 +61,18 @@ class Routes:
         self.shortcuts: dict[tuple[str, str], Endpoint] = {}
         """By method and path, for whoever wants to call an endpoint without the layers of a web framework."""
 
-    def add_to(self, app: FastAPI) -> None:
-        """Put the routes on the application, around FastAPI's argument machinery: it costs more than a step."""
-        for name in ("reset", "step", "respond", "render", "snapshot", "restore", "fork"):
-            self._add(app, f"/{name}", "POST", partial(self.call, name), name)
-        self._add(app, "/state", "GET", partial(self.call, "state"), "state")
-        self._add(app, "/sessions", "POST", self.open, "open")
-        self._add(app, "/sessions/{session_id}", "DELETE", self.close, "close")
-        self._add(app, "/mcp", "POST", self.mcp, "mcp")
+    def all(self) -> list[Route]:
+        """Around FastAPI's argument machinery: it costs more than a step."""
+        calls = ("reset", "step", "respond", "render", "snapshot", "restore", "fork")
+        return [
+            *(self._route(f"/{name}", "POST", partial(self.call, name), name) for name in calls),
+            self._route("/state", "GET", partial(self.call, "state"), "state"),
+            self._route("/sessions", "POST", self.open, "open"),
+            self._route("/sessions/{session_id}", "DELETE", self.close, "close"),
+            self._route("/mcp", "POST", self.mcp, "mcp"),
+        ]
 
-    def _add(self, app: FastAPI, path: str, method: str, handler: Any, name: str) -> None:
+    def _route(self, path: str, method: str, handler: Any, name: str) -> Route:
         async def endpoint(request: Request) -> Response:
             self._sessions.start()
             try:
@@ -82,7 +85,7 @@ class Routes:
                 return Response(status_code=400)  # for nobody
 
         self.shortcuts[method, path] = endpoint
-        app.add_api_route(path, endpoint, methods=[method], name=name, response_class=Response, include_in_schema=False)
+        return Route(path, endpoint, methods=[method], name=name)
 
     async def call(self, name: str, request: Request) -> Response:
         number = _number(request.headers.get(CALL_HEADER))

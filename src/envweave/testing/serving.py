@@ -30,8 +30,9 @@ class Served:
         return self.url.replace("http", "ws", 1) + "/ws"
 
     def errors(self) -> str:
-        """What it has written so far: its log."""
-        return self._provider.logs()
+        """What it has written so far, but for the line that says where it is: its log."""
+        lines = self._provider.logs().splitlines(keepends=True)
+        return "".join(line for line in lines if f" at {self.url} (pid " not in line)
 
 
 @contextmanager

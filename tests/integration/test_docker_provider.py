@@ -18,7 +18,7 @@ import pytest
 from envweave.client.env_client import connect
 from envweave.errors import ProviderError, UsageError
 from envweave.providers import running
-from support.containers import names_of, of, script, until
+from support.containers import names_of, script, until
 from support.engine import connect as connect_engine
 from support.need import need
 
@@ -586,6 +586,7 @@ def podman(docker_engine, python_image, tmp_path_factory):
 
 
 def test_podman_starts_a_container_with_all_its_options_and_stops_it(podman, image, tmp_path):
+    tmp_path.chmod(0o755)  # for the user inside
     (tmp_path / "note").write_text("hello")
     options = {
         "docker_host": podman,

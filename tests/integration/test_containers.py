@@ -40,6 +40,7 @@ pytest.importorskip("docker")
 
 from envweave.client.env_client import HTTPEnvClient, connect_vector
 from envweave.client.fleet import OpenEnvVector
+from envweave.client.home import Home
 from envweave.providers.docker import LocalDockerProvider
 
 ROOT = Path(__file__).parent.parent.parent
@@ -717,8 +718,12 @@ sys.stdin.readline()
 # Those who do not wait.
 
 
-def test_a_client_that_is_closed_while_its_container_starts_leaves_none(engine, echo_image):
-    env = EchoEnv(LocalDockerProvider(echo_image))
+NEVER = {"extra": {"entrypoint": ["sleep", "600"]}, "stop_timeout": 0}
+"""A container that nobody ever finds healthy."""
+
+
+def test_a_client_that_is_closed_while_its_container_starts_gives_it_up(engine, echo_image):
+    env = EchoEnv(Home(LocalDockerProvider(echo_image, **NEVER), ready_timeout=3600.0))
     failures = []
 
     def begin():
@@ -729,17 +734,17 @@ def test_a_client_that_is_closed_while_its_container_starts_leaves_none(engine, 
 
     thread = threading.Thread(target=begin)
     thread.start()
-    until(lambda: of(engine))
+    until(lambda: any(each.status == "running" for each in of(engine)))
     env.close()
     thread.join(60)
     assert not thread.is_alive()
     assert of(engine) == []
-    assert failures
+    assert [type(failure) for failure in failures] == [ClosedError]
 
 
 def test_a_task_that_is_cancelled_while_its_container_starts_leaves_none(engine, echo_image):
     async def main():
-        client = EchoEnv(LocalDockerProvider(echo_image))
+        client = EchoEnv(Home(LocalDockerProvider(echo_image, **NEVER), ready_timeout=3600.0))
 
         async def use():
             async with client as env:
@@ -757,24 +762,26 @@ def test_a_task_that_is_cancelled_while_its_container_starts_leaves_none(engine,
 
 
 STARTS = {
-    "provider": "from envweave.providers import *\nwith running(LocalDockerProvider(image)): pass",
-    "make": "ew.make('docker://' + image)",
-    "vector": "ew.make_vector('docker://' + image, 3, containers=3)",
-    "from_docker_image": "from envweave.envs.echo import EchoEnv\nEchoEnv.from_docker_image(image)",
+    "provider": "with running(LocalDockerProvider(image, **never)): pass",
+    "make": "ew.make('docker://' + image, provider_options=never)",
+    "vector": "ew.make_vector('docker://' + image, 3, containers=3, provider_options=never)",
+    "from_docker_image": "EchoEnv.from_docker_image(image, **never)",
 }
+STARTER = """
+import sys
+import envweave as ew
+from envweave.envs.echo import EchoEnv
+from envweave.providers import LocalDockerProvider, running
+image = sys.argv[1]
+never = {"extra": {"entrypoint": ["sleep", "600"]}, "stop_timeout": 0}
+from envweave.client import home
+home.READY_TIMEOUT = home.Home.__init__.__kwdefaults__["ready_timeout"] = 3600.0
+"""
 
 
 @pytest.mark.parametrize("how", STARTS)
 def test_ctrl_c_while_containers_start_leaves_none(engine, echo_image, how):
-    never = 'extra={"entrypoint": ["sleep", "600"]}'
-    start = STARTS[how].replace("LocalDockerProvider(image)", f"LocalDockerProvider(image, stop_timeout=0, {never})")
-    options = '{"extra": {"entrypoint": ["sleep", "600"]}, "stop_timeout": 0}'
-    start = start.replace("image)", f"image, provider_options={options})", 1) if how == "make" else start
-    start = start.replace("containers=3", f"containers=3, provider_options={options}")
-    start = start.replace("from_docker_image(image)", f"from_docker_image(image, stop_timeout=0, {never})")
-    owner = script(
-        f"import sys\nimport envweave as ew\nimage = sys.argv[1]\n{start}", echo_image, stderr=subprocess.PIPE
-    )
+    owner = script(STARTER + STARTS[how], echo_image, stderr=subprocess.PIPE)
     count = 3 if how == "vector" else 1
     until(lambda: sum(each.status == "running" for each in of(engine, owner.pid)) == count)
     owner.send_signal(signal.SIGINT)

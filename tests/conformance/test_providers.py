@@ -247,9 +247,8 @@ def test_what_the_server_writes_can_be_read_whole_or_from_its_end(quick):
 
 def test_a_server_that_ends_at_once_is_reported_with_its_exit_code_and_last_words(kind):
     provider = kind.made(kind.runs(BREAKS))
-    with pytest.raises(ProviderError, match=r"(?s)exit code 7.*no licence"):
-        provider.start()
-        provider.wait_for_ready(60.0)
+    with pytest.raises(ProviderError, match=r"(?s)exit code 7.*no licence"), running(provider):
+        pytest.fail("it runs")
     provider.stop()
     assert kind.left(os.getpid()) == []
 
@@ -299,7 +298,6 @@ def test_a_server_that_was_killed_is_said_to_be(quick):
         end_from_outside(provider)
         with pytest.raises(ProviderError, match="killed"):
             provider.check()
-            pytest.fail("it was not missed")
 
 
 def end_from_outside(provider):
@@ -319,8 +317,7 @@ def end_from_outside(provider):
 def test_a_block_that_is_left_by_an_exception_stops_the_server(quick, failure):
     provider = quick.made(quick.runs(LEAVES))
     with pytest.raises(failure), running(provider):
-        assert quick.left(os.getpid())
-        raise failure
+        raise failure if quick.left(os.getpid()) else AssertionError("nothing was started")
     assert quick.left(os.getpid()) == []
 
 

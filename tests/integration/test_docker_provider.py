@@ -586,6 +586,7 @@ def podman(docker_engine, python_image, tmp_path_factory):
 
 
 def test_podman_starts_a_container_with_all_its_options_and_stops_it(podman, image, tmp_path):
+    tmp_path.chmod(0o755)  # for the user inside
     (tmp_path / "note").write_text("hello")
     options = {
         "docker_host": podman,

@@ -25,22 +25,27 @@ class Home:
         self._begin = begin or provider.start
         self._ready_timeout = ready_timeout
         self._lock = threading.Lock()
+        """Held while it starts or stops."""
+        self._counting = threading.Lock()
         self._holders = 0
         self._ended = False
         self._settling = False
 
     def hold(self) -> None:
         """Count one more who needs the server."""
-        with self._lock:
+        with self._counting:
             self._holders += 1
 
     def release(self) -> None:
-        """Count one less; with the last of them the server ends, for good."""
-        with self._lock:
+        """Count one less; with the last of them the server ends, for good, even if it is just being started."""
+        with self._counting:
             self._holders -= 1
-            if self._holders <= 0:
-                self._ended = True
-                self.provider.stop()
+            if self._holders > 0:
+                return
+            self._ended, self.provider.wanted = True, False
+        with self._lock:
+            self.provider.stop()
+            self.provider.wanted = True
 
     def settle(self) -> tuple[str, ...]:
         """The URLs of servers that run: started now, or started again if they are gone. Raises `ProviderError`."""

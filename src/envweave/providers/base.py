@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Self
 from urllib.parse import urlsplit
 
 from envweave.core import owners
-from envweave.errors import ProviderError, UsageError
+from envweave.errors import ClosedError, ProviderError, UsageError
 
 HEALTH = "/health"
 READY_TIMEOUT = 60.0
@@ -36,6 +36,8 @@ class Provider(ABC):
     """Where it runs: `docker`, `process`, `kubernetes`, …"""
     url: str = ""
     """Where the server is; empty before `start` and after `stop`."""
+    wanted: bool = True
+    """Whoever waits for a server that nobody wants any more is told so, by `ClosedError`."""
 
     @abstractmethod
     def start(self, *args: Any, **options: Any) -> str:
@@ -84,7 +86,13 @@ class Provider(ABC):
         limit = timeout_s if timeout_s is not None else READY_TIMEOUT if isinstance(timeout, str) else timeout
         if not self.url:
             raise UsageError("there is no server to wait for", "call start() first")
-        wait_until(self._healthy, limit, self.check, self._never_healthy)
+        wait_until(self._healthy, limit, self._go_on, self._never_healthy)
+
+    def _go_on(self) -> None:
+        """Raise if it is in vain to wait."""
+        if not self.wanted:
+            raise ClosedError("the server was given up while it started")
+        self.check()
 
     def _healthy(self) -> str:
         """Empty if all its servers answer, else what one of them did instead."""

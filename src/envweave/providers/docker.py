@@ -5,6 +5,7 @@ With `sandbox.docker` and `images.build`, the door to the Docker SDK.
 
 from __future__ import annotations
 
+import atexit
 import os
 import secrets
 import socket
@@ -36,6 +37,8 @@ _PATIENCE = 120
 """Seconds for one answer of the daemon: a busy one takes its time."""
 _KILLED = 137
 _LOOKS, _LOOK_PAUSE = 10, 0.05
+_OWED: set[tuple[str, str | None]] = set()
+"""Containers by name and daemon that were to be removed when it did not answer."""
 _FAILURES = (DockerException, OSError)
 """The SDK's own, and those of the connection to the daemon."""
 
@@ -64,6 +67,7 @@ class LocalDockerProvider(Provider):
         chosen.check()
         name = f"envweave-{os.getpid()}-{secrets.token_hex(6)}"
         with connected(chosen.docker_host) as client:
+            _make_up(client, chosen.docker_host)
             _fetch(client, chosen)
             self._name, self._door = name, _door(chosen)
             folder = "" if self._door is None else self._door.folder
@@ -117,9 +121,9 @@ class LocalDockerProvider(Provider):
                         return
                     raise ProviderError(f"somebody restarted the container of {self.options.image}")
                 log = container.logs(tail=LAST_LINES).decode(errors="replace")
-        except NotFound:
-            raise ProviderError(f"the container of {self.options.image} is gone: somebody removed it") from None
         except _FAILURES as error:
+            if getattr(error, "status_code", 0) in (404, 409):  # the latter: it is being removed
+                raise ProviderError(f"the container of {self.options.image} is gone: somebody removed it") from None
             raise ProviderError(f"the Docker daemon fails: {_reason(error)}") from error
         raise ProviderError(f"the container of {self.options.image} {_end(state)}{shown(log)}", _advice(state))
 
@@ -267,14 +271,32 @@ def _door(chosen: ContainerOptions) -> Door | None:
 
 
 def _remove(name: str, folder: str, chosen: ContainerOptions, owner: int) -> None:
-    """End a container, friendly first. Where the daemon does not answer, `envweave gc` will find it later."""
+    """End a container, friendly first. Where the daemon does not answer, it is done with our next start, or at exit."""
     if not in_owner(owner):
         return
-    with suppress(ProviderError), connected(chosen.docker_host) as client:
-        with suppress(*_FAILURES):
-            client.api.stop(name, timeout=chosen.stop_timeout)
-        _force_out(client, name)
+    try:
+        with connected(chosen.docker_host) as client:
+            with suppress(*_FAILURES):
+                client.api.stop(name, timeout=chosen.stop_timeout)
+            _force_out(client, name)
+    except ProviderError:
+        _OWED.add((name, chosen.docker_host))
     remove_folder(folder)
+
+
+def _make_up(client: Any, host: str | None) -> None:
+    """Remove what should be gone already, now that the daemon answers again."""
+    for owed in [each for each in _OWED if each[1] == host]:
+        with suppress(ProviderError):
+            _force_out(client, owed[0])
+            _OWED.discard(owed)
+
+
+@atexit.register
+def _make_up_for_all() -> None:
+    for host in {host for _, host in _OWED}:
+        with suppress(ProviderError), connected(host) as client:
+            _make_up(client, host)
 
 
 def _force_out(client: Any, name: str) -> None:

@@ -82,7 +82,7 @@ class SubprocessProvider(Provider):
         wait_until(
             lambda: "" if _READY.search(process.log()) else "it has not said where it listens",
             self._start_timeout,
-            self.check,
+            self._go_on,
             self._too_late,
         )
         match = _READY.search(process.log())
@@ -94,7 +94,7 @@ class SubprocessProvider(Provider):
             port = _free_port()
             self._begin([word.replace(_PORT, str(port)) for word in command])
             try:
-                wait_until(partial(_closed, port), self._start_timeout, self.check, self._too_late)
+                wait_until(partial(_closed, port), self._start_timeout, self._go_on, self._too_late)
                 self.check()
                 return f"http://{HOST}:{port}"
             except ProviderError as error:

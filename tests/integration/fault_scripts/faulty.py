@@ -134,7 +134,7 @@ class Odd:
 
 
 class Greedy(Counting):
-    """Takes what it is told to: {"fill": a path, "swallow": bytes, "crash_after": steps}, and all that Counting does."""
+    """Takes what it is told to: {"fill": a path, "swallow": bytes, …}, and all that Counting does; crashes in time."""
 
     def __init__(self, *, crash_after=0):
         super().__init__()

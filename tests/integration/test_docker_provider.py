@@ -15,7 +15,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from envweave.client.env_client import connect
+from envweave.client import EnvClient, HTTPEnvClient, connect
 from envweave.errors import ProviderError, UsageError
 from envweave.providers import running
 from support.containers import names_of, script, until
@@ -24,7 +24,6 @@ from support.need import need
 
 pytest.importorskip("docker")
 
-from envweave.providers import bridge
 from envweave.providers.docker import LocalDockerProvider, connected, found
 
 pytestmark = pytest.mark.timeout(400)
@@ -499,56 +498,58 @@ def test_ctrl_c_while_the_daemon_creates_a_container_leaves_none(image, docker_e
         assert until(lambda: not names_of(docker_engine, owner.pid))
 
 
-# The short way, and when not to take it.
+# The short way, past Docker's proxy.
 
 
-class Container:
-    def __init__(self, container, **changes):
-        settings = container.attrs["NetworkSettings"]
-        self.attrs = {"NetworkSettings": {**settings, **changes}}
+def test_a_server_of_ours_is_reached_through_a_socket_that_nobody_else_can_enter(echo_image):
+    provider = LocalDockerProvider(echo_image)
+    with running(provider) as url:
+        path = provider.shortcut(url)
+        folder = os.path.dirname(os.path.dirname(path))
+        assert os.stat(folder).st_mode & 0o777 == 0o700
+        with socket.socket(socket.AF_UNIX) as visitor:
+            visitor.connect(path)
+            visitor.sendall(b"GET /health HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+            assert b"200" in visitor.recv(100)
+        assert provider.shortcut("http://127.0.0.1:1") == ""
+        with connect(url) as env:  # the port that Docker has published is there too
+            env.reset()
+    assert not os.path.exists(folder)
+    assert provider.shortcut(url) == ""
 
 
-class Daemon:
-    """The real one, but for what it says of itself."""
-
-    def __init__(self, client, base_url=None, **said):
-        self._client, self._said = client, said
-        self.networks = client.networks
-        self.api = client.api if base_url is None else type("API", (), {"base_url": base_url})
-
-    def info(self):
-        return {**self._client.info(), **self._said}
+@pytest.mark.parametrize("client", [EnvClient, HTTPEnvClient])
+def test_a_client_takes_the_socket_and_not_the_port(echo_image, client):
+    with client(LocalDockerProvider(echo_image)) as env:
+        address = env.aio._inner._session._settings.address if client is HTTPEnvClient else _channel(env).address
+        assert address.socket
+        assert env.reset().observation["echoed_message"]
+        assert env.step({"message": "x" * 1_000_000}).observation["message_length"] == 1_000_000
 
 
-def test_the_short_way_is_not_taken_where_it_is_not_sure(image, engine):
+def _channel(env):
+    return env.aio._inner._session.channel.settings
+
+
+def test_without_direct_there_is_no_socket(echo_image):
+    provider = LocalDockerProvider(echo_image, direct=False)
+    with EnvClient(provider) as env:
+        assert not _channel(env).address.socket
+        assert env.reset().observation["echoed_message"]
+
+
+def test_a_server_of_others_has_no_socket_and_is_reached_by_its_port(image):
     with inside(image) as look:
-        container = engine.containers.get(look.provider.name)
-        sure = bridge.address(engine, container, 8000)
-        if sure is None:
-            pytest.skip("the bridge of this daemon is not ours")
-        assert look.url == f"http://{sure}"
-        for client in (
-            Daemon(engine, base_url="http://elsewhere:2375"),
-            Daemon(engine, SecurityOptions=["name=seccomp", "name=rootless"]),
-            Daemon(engine, OperatingSystem="Docker Desktop"),
-            Daemon(engine, Name="another-machine"),
-        ):
-            assert bridge.address(client, container, 8000) is None
-        networks = container.attrs["NetworkSettings"]["Networks"]
-        name, one = next(iter(networks.items()))
-        for changes in (
-            {"SandboxKey": "/nowhere"},
-            {"SandboxKey": ""},
-            {"Networks": {}},
-            {"Networks": {name: {**one, "Gateway": "203.0.113.1"}}},
-            {"Networks": {name: {**one, "Gateway": ""}}},
-            {"Networks": {name: {**one, "IPAddress": ""}}},
-            {"Networks": {"host": one}},
-        ):
-            assert bridge.address(engine, Container(container, **changes), 8000) is None
-        container.pause()
-        assert bridge.address(engine, container, 8000) == sure  # the kernel answers for it
-        container.unpause()
+        assert look.provider.shortcut(look.url) == ""
+        assert look("'ENVWEAVE_SOCKET' in os.environ") is True
+
+
+def test_a_server_that_cannot_open_the_socket_serves_by_its_port(echo_image):
+    provider = LocalDockerProvider(echo_image, env_vars={"ENVWEAVE_SOCKET": "/proc/nowhere/socket"})
+    with EnvClient(provider) as env:
+        assert not _channel(env).address.socket
+        assert env.reset().observation["echoed_message"]
+        assert "cannot listen at /proc/nowhere/socket" in provider.logs()
 
 
 # Podman, by its socket that speaks Docker's language.

@@ -329,6 +329,7 @@ def start_node(cluster: Cluster, images: Iterable[str], from_docker: str) -> Non
         "kube-proxy",
         *(f"{BINARIES}/kube-proxy", f"--kubeconfig={folder}/proxy.json", f"--hostname-override={NODE}"),
         *("--proxy-mode=iptables", f"--cluster-cidr={PODS}", "--conntrack-max-per-core=0"),
+        "--masquerade-all=true",  # pods of one bridge would answer each other past the translation of addresses
         *("--conntrack-tcp-timeout-established=0s", "--conntrack-tcp-timeout-close-wait=0s"),
     )
     cluster.wait("the node", cluster.node_is_ready)

@@ -1,11 +1,14 @@
 """What goes wrong is named, soon and with the last words of the server."""
 
 import time
+from contextlib import closing
 
 import pytest
+from kubernetes.stream import stream
 
 from envweave.errors import ProviderError
 from envweave.providers import KubernetesProvider
+from envweave.providers.base import health
 from support.until import PATIENCE, until
 
 pytestmark = pytest.mark.timeout(400)
@@ -138,10 +141,11 @@ def test_an_option_that_the_cluster_refuses(provide):
 
 
 def test_a_name_that_is_taken(provide, serving, monkeypatch):
-    taken = serving().name
-    monkeypatch.setattr("secrets.token_hex", lambda _: taken.rpartition("-")[2])
-    said = failure(provide())
-    assert "the name is taken" in said
+    first = serving()
+    monkeypatch.setattr("secrets.token_hex", lambda _: first.name.rpartition("-")[2])
+    assert "the name is taken" in failure(provide())
+    first.check()  # and whoever has it keeps it
+    assert health(first.url) == ""
 
 
 def test_an_api_server_that_is_not_there(provide, cluster, echo_image):
@@ -166,12 +170,12 @@ def test_a_context_that_there_is_not(provide):
 
 
 def test_a_server_that_ends_while_it_is_used(serving, admin):
-    from kubernetes.stream import stream
-
     provider = serving()
     provider.check()
     call = admin.core.connect_get_namespaced_pod_exec
-    stream(call, provider.name, provider.namespace, command=["sh", "-c", "kill 1"], stdout=True, stderr=True)
+    where = provider.name, provider.namespace
+    with closing(stream(call, *where, command=["sh", "-c", "kill 1"], stdout=True, _preload_content=False)) as done:
+        done.run_forever(PATIENCE)
     said = found_by(provider)
     assert "has ended with exit code" in said
     assert "serving echo" in said
@@ -190,6 +194,7 @@ def test_a_deployment_that_somebody_removes(serving, admin):
     assert "somebody removed it" in found_by(provider)
 
 
-def test_a_lifetime_ends(serving):
-    provider = serving(lifetime=15)
+def test_a_lifetime_ends(provide):
+    provider = provide(lifetime=2)
+    provider.start()
     assert "has lived as long as its lifetime allows" in found_by(provider)

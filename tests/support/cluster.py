@@ -107,12 +107,12 @@ class Cluster:
                 env={**os.environ, "PATH": PATH},
             )
 
-    def halt(self, name: str) -> None:
-        """Ends one component, e.g. `kubelet`: then the node is lost."""
+    def halt(self, name: str, *, kill: bool = False) -> None:
+        """Ends one component, friendly or not."""
         process = self._processes.pop(name, None)
         if process is None:
             return
-        process.terminate()
+        process.kill() if kill else process.terminate()
         try:
             process.wait(STOP_SECONDS)
         except subprocess.TimeoutExpired:
@@ -125,8 +125,8 @@ class Cluster:
 
     @contextmanager
     def without(self, name: str) -> Iterator[None]:
-        """A while without one component; it works again afterwards."""
-        self.halt(name)
+        """A while without one component, which is killed: without `kubelet` the node is lost. It works afterwards."""
+        self.halt(name, kill=True)
         try:
             yield
         finally:

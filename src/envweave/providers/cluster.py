@@ -31,10 +31,12 @@ except ModuleNotFoundError:
 
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 DEFAULT_CONFIG = "~/.kube/config"
-_PATIENCE = (5.0, 30.0)
+_PATIENCE = (5.0, 15.0)
 """Seconds to be connected, and for one answer."""
+_CREATE_PATIENCE = (5.0, 60.0)
+"""Others may be asked whether something may be created, and take their time."""
 _DIAL_PATIENCE = 10.0
-_GONE = http.HTTPStatus.NOT_FOUND
+_GONE, _TAKEN = http.HTTPStatus.NOT_FOUND, http.HTTPStatus.CONFLICT
 
 
 class ClusterError(ProviderError):
@@ -48,6 +50,10 @@ class ClusterError(ProviderError):
     @property
     def gone(self) -> bool:
         return self.status == _GONE
+
+    @property
+    def taken(self) -> bool:
+        return self.status == _TAKEN
 
 
 class Connection:
@@ -73,7 +79,8 @@ class Connection:
     # Pods, deployments and services: `kind` is as in their manifests.
 
     def create(self, manifest: Mapping[str, Any], namespace: str) -> dict[str, Any]:
-        made = self._call(self._method("create", manifest["kind"]), namespace, manifest, namespace=namespace)
+        method = self._method("create", manifest["kind"])
+        made = self._call(method, namespace, manifest, namespace=namespace, _request_timeout=_CREATE_PATIENCE)
         return {"kind": manifest["kind"], "apiVersion": manifest["apiVersion"], **made}
 
     def read(self, kind: str, name: str, namespace: str) -> dict[str, Any]:
@@ -163,7 +170,8 @@ class Connection:
 
     def _ask(self, method: Callable[..., Any], *arguments: Any, namespace: str, **options: Any) -> bytes:
         try:
-            answer = method(*arguments, **options, _preload_content=False, _request_timeout=_PATIENCE)
+            options.setdefault("_request_timeout", _PATIENCE)
+            answer = method(*arguments, **options, _preload_content=False)
             return bytes(answer.read())
         except ApiException as error:
             if error.status in (None, 0):
@@ -209,7 +217,7 @@ def _configure(configuration: Any, kubeconfig: str | None, context: str | None) 
         known, current = config.list_kube_config_contexts(path)
         chosen = next((each for each in known if each["name"] == context), current)
         return False, (chosen.get("context") or {}).get("namespace") or "default"
-    except (ConfigException, OSError, ValueError, TypeError, KeyError) as error:
+    except Exception as error:  # whatever others make of whatever is in that file
         tried.append(f"no kubeconfig {path} that can be used ({_said(error)})")
     hint = "KUBECONFIG or kubeconfig=… names a file, context=… one of its contexts"
     raise ProviderError(f"no cluster is known: {'; '.join(tried)}", hint)

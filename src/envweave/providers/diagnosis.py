@@ -43,6 +43,8 @@ def trouble(pod: Answer, *, waited: float, patience: float) -> Trouble | None:
     status = pod.get("status") or {}
     if status.get("phase") in ("Failed", "Succeeded"):
         return _ended(status)
+    if (pod.get("spec") or {}).get("restartPolicy") == "Never" and (ends := _ends(status)):
+        return _end(ends[0])  # what stands beside it need not have ended
     if found := _waiting(status) or _unscheduled(status, waited, patience):
         return found
     if is_lost(pod):
@@ -152,12 +154,15 @@ def _ended(status: Answer) -> Trouble:
         return Trouble("has lived as long as its lifetime allows and was ended", "lifetime=… gives it more")
     if reason:
         return Trouble(f"was ended by the cluster ({reason}): {message or 'no reason given'}")
-    ends = [
-        state["terminated"]
-        for each in status.get("containerStatuses") or []
-        if (state := each.get("state") or {}).get("terminated")
-    ]
+    ends = _ends(status)
     return _end(ends[0]) if ends else Trouble(f"has ended ({status.get('phase')})")
+
+
+def _ends(status: Answer) -> list[Answer]:
+    """How containers have ended, failures first."""
+    states = [each.get("state") or {} for each in status.get("containerStatuses") or []]
+    ends: list[Answer] = [state["terminated"] for state in states if state.get("terminated")]
+    return sorted(ends, key=lambda end: end.get("exitCode") == 0)
 
 
 def _end(terminated: Answer, *, again: bool = False) -> Trouble:

@@ -143,6 +143,8 @@ class KubernetesProvider(Provider):
             if self._waiting and error.passing:
                 return
             raise
+        if self.url and made.reach == "pod":
+            self.url = made.url or self.url
         if found is None:
             return
         pod, what = found

@@ -42,6 +42,7 @@ class Replicas:
         self.reach = here if options.reach == "auto" else options.reach
         self.began = time.monotonic()
         self._pid = pid
+        self._ours = True
         self._places = [""] * options.replicas
         self._addresses: dict[str, str] = {}
         self._lock = threading.Lock()
@@ -53,7 +54,11 @@ class Replicas:
         make = manifests.pod if self.kind == "Pod" else manifests.deployment
         expires = manifests.expiry(self.options.lease)
         owners = _own_pod(self.connection, self.namespace)
-        root = self.connection.create(make(self.name, self.options, labels(), expires, owners), self.namespace)
+        try:
+            root = self.connection.create(make(self.name, self.options, labels(), expires, owners), self.namespace)
+        except ClusterError as error:
+            self._ours = not error.taken
+            raise
         belongs = [manifests.owner(root)]
         front = manifests.service(self.name, self.options, labels(), expires, belongs)
         self.connection.create(front, self.namespace)
@@ -103,10 +108,10 @@ class Replicas:
             forward.close()
         try:
             with suppress(ProviderError):
-                self._delete("Service", None)
-            with suppress(ProviderError):
-                self._delete(self.kind, manifests.grace(self.options) if self.kind == "Pod" else None)
-            self._wait_until_gone(wait)
+                if self._ours:
+                    self._delete(self.kind, manifests.grace(self.options) if self.kind == "Pod" else None)
+                    self._delete("Service", None)  # it would go by itself, but later
+                    self._wait_until_gone(wait)
         finally:
             self.connection.close()
 
@@ -123,9 +128,8 @@ class Replicas:
 
     def _wait_until_gone(self, seconds: float) -> None:
         end = time.monotonic() + seconds
-        with suppress(ProviderError):
-            while time.monotonic() < end and self.pods():
-                time.sleep(_GONE_PAUSE)
+        while time.monotonic() < end and self.pods():
+            time.sleep(_GONE_PAUSE)
 
     def _renew(self) -> None:
         expires = manifests.expiry(self.options.lease)

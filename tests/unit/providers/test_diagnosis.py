@@ -106,3 +106,11 @@ def test_a_node_says_what_is_wrong_with_it():
 def test_the_last_warnings_are_shown_once_each():
     events = [{"type": "Warning", "message": message} for message in ("a", "b", "b", "c", "d")]
     assert warnings([*events, {"type": "Normal", "message": "e"}]) == "\nevent: b\nevent: c\nevent: d"
+
+
+def test_a_server_that_ends_beside_one_that_does_not_has_ended():
+    ended = container(terminated={"exitCode": 7, "reason": "Error"})
+    given = pod(containerStatuses=[container(ready=True, running={}), ended])
+    assert found(given) is None  # it will be restarted
+    given["spec"]["restartPolicy"] = "Never"
+    assert found(given).what == "has ended with exit code 7"

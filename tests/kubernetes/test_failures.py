@@ -1,7 +1,6 @@
 """What goes wrong is named, soon and with the last words of the server."""
 
 import time
-from contextlib import closing
 
 import pytest
 from kubernetes.stream import stream
@@ -174,8 +173,9 @@ def test_a_server_that_ends_while_it_is_used(serving, admin):
     provider.check()
     call = admin.core.connect_get_namespaced_pod_exec
     where = provider.name, provider.namespace
-    with closing(stream(call, *where, command=["sh", "-c", "kill 1"], stdout=True, _preload_content=False)) as done:
-        done.run_forever(PATIENCE)
+    done = stream(call, *where, command=["sh", "-c", "kill 1"], stdout=True, _preload_content=False)
+    done.run_forever(PATIENCE)
+    done.sock.shutdown()  # close() would leave it open after the other side has closed
     said = found_by(provider)
     assert "has ended with exit code" in said
     assert "serving echo" in said

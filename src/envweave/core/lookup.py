@@ -28,6 +28,8 @@ def load(target: str, *, extra: str = "") -> Any:
                 f"{missing.partition('.')[0]!r} is not installed", f"pip install 'envweave[{extra}]'"
             ) from error
         raise
+    except UnavailableError:  # it says better than we what it lacks
+        raise
     except Exception as error:
         raise EnvError(f"module {module_name!r} cannot be imported: {describe(error)}") from error
     for name in attribute.split("."):

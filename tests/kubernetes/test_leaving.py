@@ -5,12 +5,15 @@ import signal
 import subprocess
 import sys
 import threading
+import traceback
 
 import pytest
 
+from envweave.errors import ProviderError
 from envweave.providers.base import health
 from envweave.providers.kubernetes import found
 from envweave.providers.manifests import EXPIRES
+from support.sockets import count_sockets
 from support.until import PATIENCE, until
 
 pytestmark = pytest.mark.timeout(400)
@@ -22,15 +25,16 @@ def entry(name, namespace):
 
 def test_ten_starts_leave_nothing(provide, admin, fresh):
     provider = provide(namespace=fresh)
-    threads = {thread.name for thread in threading.enumerate()}
+    threads, sockets = {thread.name for thread in threading.enumerate()}, count_sockets()
     for _ in range(10):
         provider.start()
         provider.wait_for_ready(PATIENCE)
         provider.stop()
     provider.start(replicas=2)
     provider.stop()
-    until(lambda: not admin.left(fresh))
     assert {thread.name for thread in threading.enumerate()} <= threads
+    assert count_sockets() <= sockets
+    until(lambda: not admin.left(fresh))
 
 
 def test_stop_is_harmless_before_a_start_and_twice(provide, admin, namespace):
@@ -132,6 +136,13 @@ def test_an_owner_elsewhere_is_gone_when_its_lease_is(provide, admin, namespace,
     past = {"metadata": {"annotations": {EXPIRES: "2026-01-01T00:00:00+00:00"}}}
     patch(provider.name, namespace, past)
     assert entry(provider.name, namespace).stray
+
+
+def test_secrets_are_in_no_refusal(provide):
+    provider = provide(env_vars={"TOKEN": "hunter2"}, port=1, limits={"memory": "many"})
+    with pytest.raises(ProviderError, match="quantities must match") as caught:
+        provider.start()
+    assert "hunter2" not in "".join(traceback.format_exception(caught.value))
 
 
 def test_secrets_are_in_no_message(provide, namespace):

@@ -8,6 +8,7 @@ so one cluster runs at a time. The binaries are made once by `tests/kubernetes/b
 
 import base64
 import fcntl
+import io
 import json
 import os
 import re
@@ -15,6 +16,7 @@ import shutil
 import signal
 import ssl
 import subprocess
+import tarfile
 import tempfile
 import time
 import urllib.error
@@ -29,6 +31,7 @@ BINARIES = Path(os.environ.get("ENVWEAVE_K8S_BIN") or Path.home() / ".cache/ew-k
 NEEDED = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy", "pause")
 TOOLS = ("dockerd", "runc", "nsenter", "setpriv", "ip", "iptables", "openssl", "socat", "conntrack")
 NAME = "envweave-k8s"
+PREFIX = "ewk8s-"
 HERE, THERE = "10.213.0.1", "10.213.0.2"
 PODS, GATEWAY, SERVICES, FIRST_SERVICE = "10.214.0.0/16", "10.214.0.1/16", "10.215.0.0/16", "10.215.0.1"
 SERVER = f"https://{THERE}:6443"
@@ -143,6 +146,16 @@ class Cluster:
         finally:
             os.kill(self._processes[name].pid, signal.SIGCONT)
 
+    def children(self, name: str) -> list[int]:
+        """The processes that a component has started itself."""
+        parent = str(self._processes[name].pid)
+        found = []
+        for folder in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):  # it has ended meanwhile
+                if (folder / "stat").read_text().rpartition(")")[2].split()[1] == parent:
+                    found.append(int(folder.name))
+        return found
+
     def ask(self, path: str) -> str:
         context = ssl.create_default_context(cafile=str(self.folder / "ca.crt"))
         request = urllib.request.Request(f"{SERVER}{path}", headers={"Authorization": "Bearer admin-token"})
@@ -183,13 +196,15 @@ def running_cluster(images: Iterable[str] = (), from_docker: str = "") -> Iterat
         raise ClusterError(reason)
     with ExitStack() as stack:
         stack.enter_context(alone())
-        folder = Path(tempfile.mkdtemp(prefix="ewk", dir="/tmp"))  # the path of a socket has room for 107 bytes
+        for left in Path("/tmp").glob(f"{PREFIX}*"):
+            clear(left)  # by a run that was killed: all its processes were killed with it
+        folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir="/tmp"))  # the path of a socket has room for 107 bytes
         stack.callback(clear, folder)
         cluster = Cluster(folder)
         stack.callback(remove_groups)
         stack.callback(remove_network)
         stack.callback(cluster.halt_all)
-        remove_network()  # what a killed run may have left
+        remove_network()  # of such a run, too
         make_network()
         make_certificates(folder)
         start_brain(cluster)
@@ -310,7 +325,7 @@ def start_node(cluster: Cluster, images: Iterable[str], from_docker: str) -> Non
         *("--exec-opt", "native.cgroupdriver=cgroupfs", "--log-level", "warn", *runtime(folder)),
     )
     cluster.wait("dockerd", lambda: answers(cluster.engine))
-    shell(f"tar -C {BINARIES} -c pause | docker -H {cluster.engine} import -c 'ENTRYPOINT [\"/pause\"]' - pause:local")
+    make_pause(cluster.engine)
     for image in images:
         cluster.load(image, from_docker)
     (folder / "kubelet.yaml").write_text(json.dumps(KUBELET))
@@ -350,6 +365,16 @@ KUBELET = {
     "syncFrequency": "10s",
     "maxPods": 200,
 }
+
+
+def make_pause(engine: str) -> None:
+    """The image that holds the network of a pod; kubelet wants one, and we have no registry to pull it from."""
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as tar:
+        tar.add(BINARIES / "pause", "pause")
+    with closing(connect(engine)) as client:
+        change = 'ENTRYPOINT ["/pause"]'
+        client.api.import_image_from_data(packed.getvalue(), repository="pause", tag="local", changes=[change])
 
 
 def runtime(folder: Path) -> tuple[str, ...]:

@@ -177,7 +177,8 @@ class Connection:
             if error.status in (None, 0):
                 raise self._unreachable(error) from error
             message, hint = refusal(error.status, error.body, namespace)
-            raise ClusterError(message, hint, error.status, may_pass(error.status)) from error
+            passing = may_pass(error.status)
+            raise ClusterError(message, hint, error.status, passing) from None  # it may quote what we have sent
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise self._unreachable(error) from error
         except ConfigException as error:  # a token is read again from time to time

@@ -128,6 +128,9 @@ def refusal(status: int | None, body: object, namespace: str) -> tuple[str, str]
             return f"there is no namespace {details.get('name') or namespace!r}", "kubectl create namespace makes one"
         case 409:
             return f"the name is taken: {said}", "start again: a new one is chosen each time"
+        case 400:
+            # What follows is a piece of what we sent, and that may hold what nobody else should read.
+            return f"the cluster refuses an option: {said.partition(', error found in #')[0]}", ""
         case 422:
             fields = "; ".join(f"{each.get('field')}: {each.get('message')}" for each in details.get("causes") or [])
             return f"the cluster refuses an option: {fields or said}", ""

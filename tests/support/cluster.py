@@ -96,6 +96,16 @@ class Cluster:
         path.write_text(json.dumps(written))
         return str(path)
 
+    def write_certificate(self, name: str, subject: str) -> tuple[str, str]:
+        """The paths of a certificate for a user and of its key, which the cluster trusts."""
+        shell(f"""
+            cd {self.folder}
+            openssl ecparam -genkey -name prime256v1 -noout -out {name}.key
+            openssl req -new -key {name}.key -subj {subject} -out {name}.csr
+            openssl x509 -req -in {name}.csr -CA ca.crt -CAkey ca.key -CAcreateserial -days 30 -out {name}.crt
+        """)
+        return str(self.folder / f"{name}.crt"), str(self.folder / f"{name}.key")
+
     def run(self, name: str, *command: str) -> None:
         self._commands[name] = command
         with (self.folder / f"{name}.log").open("ab") as log:

@@ -36,6 +36,8 @@ _PATIENCE = (5.0, 15.0)
 _CREATE_PATIENCE = (5.0, 60.0)
 """Others may be asked whether something may be created, and take their time."""
 _DIAL_PATIENCE = 10.0
+_CHANNELS = "v4.channel.k8s.io"
+"""What the first byte of a message means; the client's own name for it differs from version to version."""
 _GONE, _TAKEN = http.HTTPStatus.NOT_FOUND, http.HTTPStatus.CONFLICT
 
 
@@ -133,7 +135,7 @@ class Connection:
         header = [f"{each['key']}: {each['value']}" for each in settings if each.get("in") == "header"]
         options: dict[str, Any] = {
             "header": header,
-            "subprotocols": [ws_client.V4_CHANNEL_PROTOCOL],
+            "subprotocols": [_CHANNELS],
             "timeout": _DIAL_PATIENCE,
             "suppress_origin": True,
         }

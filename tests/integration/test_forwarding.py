@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from envweave.providers.forwarding import Forward
+from support.until import until
 
 GREETING = b"\x82\x03\x00\x40\x1f\x82\x03\x01\x40\x1f"
 
@@ -141,6 +142,7 @@ def test_a_complaint_ends_the_connection_and_is_kept(forward):
     there = forward(refusing)
     with connected(there) as sock:
         assert sock.recv(1) == b""
+    until(lambda: there.trouble)
     assert there.trouble == "nobody listens"
 
 
@@ -173,6 +175,7 @@ def test_a_dial_that_fails_ends_that_connection_only():
     there = Forward(dial)
     with connected(there) as sock:
         assert sock.recv(1) == b""
+    until(lambda: there.trouble)
     assert there.trouble == "the API server is away"
     failing.clear()
     with connected(there) as sock:

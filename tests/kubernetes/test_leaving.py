@@ -85,7 +85,8 @@ OWNER = """
 import sys, time
 from envweave.providers.kubernetes import KubernetesProvider
 image, namespace, replicas = sys.argv[1:]
-provider = KubernetesProvider(image, namespace=namespace, image_pull_policy="Never", replicas=int(replicas))
+options = {"image_pull_policy": "Never", "stop_timeout": 0, "replicas": int(replicas)}
+provider = KubernetesProvider(image, namespace=namespace, **options)
 provider.start()
 provider.wait_for_ready(90)
 print(provider.name, flush=True)

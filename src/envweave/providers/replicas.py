@@ -176,7 +176,8 @@ def _own_pod(connection: Connection, namespace: str) -> list[manifests.Manifest]
         return []
     with suppress(ClusterError, OSError):
         found = connection.read("Pod", socket.gethostname(), namespace)
-        ours = {address[4][0] for address in socket.getaddrinfo(socket.gethostname(), None)}
-        if (found.get("status") or {}).get("podIP") in ours:
+        ours = {each[4][0] for each in socket.getaddrinfo(socket.gethostname(), None)}
+        address = (found.get("status") or {}).get("podIP")
+        if not address or address in ours:  # that of a pod that has just begun is not known there yet
             return [manifests.owner({"kind": "Pod", "apiVersion": "v1", **found})]
     return []

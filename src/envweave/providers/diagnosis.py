@@ -1,0 +1,219 @@
+"""What the words of a cluster mean for somebody who wanted a server: pure functions from its answers to messages."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+Answer = Mapping[str, Any]
+
+_NO_IMAGE = (
+    *("ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName"),
+    *("ImageInspectError", "RegistryUnavailable", "SignatureValidationFailed"),
+)
+_NO_CONTAINER = (
+    *("CreateContainerConfigError", "CreateContainerError", "RunContainerError"),
+    *("PreCreateHookError", "PreStartHookError", "PostStartHookError"),
+)
+_ALL_AGAIN = (408, 429, 500, 502, 503, 504)
+_FORBIDDEN = re.compile(r'User "(?P<user>.*?)" cannot (?P<verb>\w+) resource "(?P<resource>[^"]+)"')
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """Why a server does not and will not run."""
+
+    what: str
+    """The end of a sentence that begins with the pod."""
+    hint: str = ""
+    previous: bool = False
+    """Its last words are those of the container before this one."""
+
+
+def trouble(pod: Answer, *, waited: float, patience: float) -> Trouble | None:
+    """Of a pod that cannot get better by itself; None if it runs or may still.
+
+    `waited` is for how many seconds it has been wanted, `patience` how many the scheduler has.
+    """
+    if pod["metadata"].get("deletionTimestamp"):
+        return Trouble("is being deleted: somebody removed it")
+    status = pod.get("status") or {}
+    if status.get("phase") in ("Failed", "Succeeded"):
+        return _ended(status)
+    if (pod.get("spec") or {}).get("restartPolicy") == "Never" and (ends := _ends(status)):
+        return _end(ends[0])  # what stands beside it need not have ended
+    if found := _waiting(status) or _unscheduled(status, waited, patience):
+        return found
+    if is_lost(pod):
+        node = (pod.get("spec") or {}).get("nodeName", "")
+        return Trouble(f"is lost: its node {node!r} does not answer any more", "kubectl get nodes says more")
+    return None
+
+
+def is_ready(pod: Answer) -> bool:
+    """It takes requests, as the cluster sees it."""
+    going = bool(pod["metadata"].get("deletionTimestamp"))
+    return not going and (_condition(pod.get("status") or {}, "Ready") or {}).get("status") == "True"
+
+
+def is_lost(pod: Answer) -> bool:
+    """Its node is silent: it is not ready, and that is not what the node itself has said last."""
+    status = pod.get("status") or {}
+    ready = (_condition(status, "Ready") or {}).get("status")
+    containers = status.get("containerStatuses") or []
+    return ready in ("False", "Unknown") and bool(containers) and all(each.get("ready") for each in containers)
+
+
+def state_of(pod: Answer) -> str:
+    """In a few words, what it does."""
+    status = pod.get("status") or {}
+    if pod["metadata"].get("deletionTimestamp"):
+        return "terminating"
+    for container in status.get("containerStatuses") or []:
+        state = container.get("state") or {}
+        for kind in ("waiting", "terminated"):
+            if reason := (state.get(kind) or {}).get("reason"):
+                return str(reason)
+    scheduled = _condition(status, "PodScheduled") or {}
+    if scheduled.get("status") == "False":
+        return f"{scheduled.get('reason') or 'not scheduled'}: {scheduled.get('message') or 'no reason given'}"
+    phase = str(status.get("phase") or "unknown").lower()
+    return phase if phase != "running" or is_ready(pod) else "running, but not ready"
+
+
+def deployment_trouble(deployment: Answer) -> Trouble | None:
+    """Of a deployment that cannot even make its pods, e.g. for a quota."""
+    failure = _condition(deployment.get("status") or {}, "ReplicaFailure") or {}
+    if failure.get("status") != "True":
+        return None
+    message = str(failure.get("message") or "no reason given")
+    hint = "ask for less or free something" if "exceeded quota" in message else ""
+    return Trouble(f"cannot make its pods: {message}", hint)
+
+
+def node_trouble(node: Answer) -> str:
+    """Empty if the node works."""
+    ready = _condition(node.get("status") or {}, "Ready") or {}
+    if ready.get("status") == "True":
+        return ""
+    return f"{ready.get('reason') or 'not ready'}: {ready.get('message') or 'no reason given'}"
+
+
+def warnings(events: Iterable[Answer], most: int = 3) -> str:
+    """The last warnings among events, as the end of a message."""
+    found = [str(each.get("message", "")).strip() for each in events if each.get("type") == "Warning"]
+    distinct = list(dict.fromkeys(filter(None, found)))
+    return "".join(f"\nevent: {message}" for message in distinct[-most:])
+
+
+def refusal(status: int | None, body: object, namespace: str) -> tuple[str, str]:
+    """Message and hint for an answer of the API server that is no success."""
+    answer = _status(body)
+    said = str(answer.get("message") or "").strip() or f"HTTP {status}"
+    details = answer.get("details") or {}
+    match status:
+        case 401:
+            hint = "the token or certificate has expired or is wrong: kubectl get pods tells the same"
+            return "the cluster does not know us (401 Unauthorized)", hint
+        case 403 if "exceeded quota" in said:
+            return f"the quota of namespace {namespace!r} does not allow it: {said}", "ask for less or free something"
+        case 403 if "is being terminated" in said:
+            return f"the namespace {namespace!r} is being removed", "use another"
+        case 403:
+            return _forbidden(said)
+        case 404 if details.get("kind") == "namespaces":
+            return f"there is no namespace {details.get('name') or namespace!r}", "kubectl create namespace makes one"
+        case 409:
+            return f"the name is taken: {said}", "start again: a new one is chosen each time"
+        case 400:
+            # What follows is a piece of what we sent, and that may hold what nobody else should read.
+            return f"the cluster refuses an option: {said.partition(', error found in #')[0]}", ""
+        case 422:
+            fields = "; ".join(f"{each.get('field')}: {each.get('message')}" for each in details.get("causes") or [])
+            return f"the cluster refuses an option: {fields or said}", ""
+        case _:
+            return f"the cluster answers: {said}", ""
+
+
+def may_pass(status: int | None) -> bool:
+    """The same question may be answered later."""
+    return status in _ALL_AGAIN
+
+
+def _forbidden(said: str) -> tuple[str, str]:
+    found = _FORBIDDEN.search(said)
+    if found is None:
+        return f"the cluster forbids it: {said}", "docs/kubernetes.md says which rights are needed"
+    what = f"{found['user']} may not {found['verb']} {found['resource']}"
+    return f"{what}: {said}", "docs/kubernetes/rbac.yaml holds all rights that are needed"
+
+
+def _ended(status: Answer) -> Trouble:
+    reason, message = str(status.get("reason") or ""), str(status.get("message") or "").strip()
+    if reason == "DeadlineExceeded":
+        return Trouble("has lived as long as its lifetime allows and was ended", "lifetime=… gives it more")
+    if reason:
+        return Trouble(f"was ended by the cluster ({reason}): {message or 'no reason given'}")
+    ends = _ends(status)
+    return _end(ends[0]) if ends else Trouble(f"has ended ({status.get('phase')})")
+
+
+def _ends(status: Answer) -> list[Answer]:
+    """How containers have ended, failures first."""
+    states = [each.get("state") or {} for each in status.get("containerStatuses") or []]
+    ends: list[Answer] = [state["terminated"] for state in states if state.get("terminated")]
+    return sorted(ends, key=lambda end: end.get("exitCode") == 0)
+
+
+def _end(terminated: Answer, *, again: bool = False) -> Trouble:
+    code = terminated.get("exitCode")
+    reason = terminated.get("reason")
+    if reason == "OOMKilled":
+        return Trouble(f"ran out of memory and was killed (exit code {code})", "memory=… gives it more", again)
+    message = str(terminated.get("message") or "").strip()
+    kind = f" ({reason})" if reason not in (None, "Error", "Completed") else ""
+    said = f": {message}" if message else ""
+    return Trouble(f"{'ends again and again' if again else 'has ended'} with exit code {code}{kind}{said}", "", again)
+
+
+def _waiting(status: Answer) -> Trouble | None:
+    statuses = [*(status.get("initContainerStatuses") or []), *(status.get("containerStatuses") or [])]
+    for container in statuses:
+        waiting = (container.get("state") or {}).get("waiting") or {}
+        reason, message = waiting.get("reason"), str(waiting.get("message") or "").strip()
+        if reason in _NO_IMAGE:
+            hint = "is its name right, and may the node pull it? image_pull_secrets=… and image_pull_policy=… may help"
+            return Trouble(f"has no image {container.get('image')!r} ({reason}): {message or 'no reason given'}", hint)
+        if reason in _NO_CONTAINER:
+            root = "runAsNonRoot" in message
+            hint = "user=1000 runs it as another user, hardened=False as the image wants" if root else ""
+            return Trouble(f"cannot be made ({reason}): {message or 'no reason given'}", hint)
+        last = (container.get("lastState") or {}).get("terminated")
+        if reason == "CrashLoopBackOff":
+            return _end(last or {}, again=True)
+    return None
+
+
+def _unscheduled(status: Answer, waited: float, patience: float) -> Trouble | None:
+    scheduled = _condition(status, "PodScheduled") or {}
+    if scheduled.get("status") != "False" or scheduled.get("reason") != "Unschedulable" or waited < patience:
+        return None
+    hint = "ask for less, or set unschedulable_after=… if a node is on its way"
+    return Trouble(f"finds no node: {scheduled.get('message') or 'no reason given'}", hint)
+
+
+def _condition(status: Answer, kind: str) -> Answer | None:
+    return next((each for each in status.get("conditions") or [] if each.get("type") == kind), None)
+
+
+def _status(body: object) -> Answer:
+    """The API server's own form of an answer; something between us and it may have answered in another."""
+    try:
+        text = body.decode(errors="replace") if isinstance(body, bytes) else str(body or "")
+        read = json.loads(text)
+    except ValueError:
+        return {}
+    return read if isinstance(read, dict) else {}

@@ -24,7 +24,8 @@ from support.need import need
 
 pytest.importorskip("docker")
 
-from envweave.providers.docker import LocalDockerProvider, connected, found
+from envweave.providers.daemon import connected
+from envweave.providers.docker import LocalDockerProvider, found
 
 pytestmark = pytest.mark.timeout(400)
 

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from envweave.providers.forwarding import Forward
+from envweave.providers.kubernetes.forwarding import Forward
 from support.until import until
 
 GREETING = b"\x82\x03\x00\x40\x1f\x82\x03\x01\x40\x1f"

@@ -3,8 +3,7 @@
 import contextlib
 import json
 import secrets
-import shutil
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -17,32 +16,14 @@ from support.need import need
 from support.until import PATIENCE, until
 
 ROOT = Path(__file__).parents[2]
-TAG = "envweave-test-echo:latest"
-DOCKERFILE = """
-FROM python:3.11-slim
-COPY pyproject.toml README.md LICENSE /src/
-COPY src/envweave/__init__.py /src/src/envweave/
-RUN pip install --no-cache-dir '/src[server,kubernetes]'
-COPY src /src/src
-RUN pip install --no-cache-dir --no-deps --force-reinstall /src
-USER 1000
-CMD ["envweave", "serve", "echo", "--host", "0.0.0.0", "--port", "8000"]
-"""
 
 
 @pytest.fixture(scope="session")
-def echo_image(docker_engine, tmp_path_factory):
-    """The tag of an image that serves `echo` on port 8000 as user 1000, and can be a user of the provider, too."""
-    from support.engine import connect
+def echo_image(base_image):
+    """The tag of an image that serves `echo`, and can be a user of the provider, too."""
+    from support.images import ensure_env
 
-    folder = tmp_path_factory.mktemp("image")
-    (folder / "Dockerfile").write_text(DOCKERFILE)
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, folder)
-    shutil.copytree(ROOT / "src", folder / "src", ignore=shutil.ignore_patterns("__pycache__"))
-    with closing(connect(docker_engine)) as docker:
-        docker.images.build(path=str(folder), tag=TAG, network_mode="host", rm=True)
-    return TAG
+    return ensure_env("echo", base_image, "kubernetes>=30")
 
 
 @pytest.fixture(scope="session")
@@ -134,11 +115,13 @@ def fresh(admin):
 
 @pytest.fixture
 def provide(cluster, echo_image, namespace):
-    """Makes providers for the cluster, which are stopped in the end."""
+    """Makes providers for the cluster, which are stopped in the end; `program` runs in place of the server."""
     made = []
 
-    def make(image=echo_image, **options):
+    def make(image=echo_image, *, program=None, **options):
         usual = {"namespace": namespace, "image_pull_policy": "Never", "stop_timeout": 0}
+        if program is not None:
+            usual["extra"] = {"containers": [{"name": "server", "command": program}]}
         made.append(KubernetesProvider(image, **{**usual, **options}))
         return made[-1]
 

@@ -60,25 +60,25 @@ def test_a_name_that_is_no_image(provide):
 
 
 def test_a_crash_shows_the_last_words(provide):
-    said = failure(provide(command=python("print('about to fail', flush=True); raise SystemExit(3)")))
+    said = failure(provide(program=python("print('about to fail', flush=True); raise SystemExit(3)")))
     assert "has ended with exit code 3" in said
     assert "about to fail" in said
 
 
 def test_a_crash_again_and_again_shows_the_last_words(provide):
-    said = failure(provide(replicas=2, command=python("print('about to fail', flush=True); raise SystemExit(3)")))
+    said = failure(provide(replicas=2, program=python("print('about to fail', flush=True); raise SystemExit(3)")))
     assert "ends again and again with exit code 3" in said
     assert "about to fail" in said
 
 
 def test_too_little_memory(provide):
-    said = failure(provide(memory="64m", command=python("x = bytearray(500_000_000); input()")))
+    said = failure(provide(memory="64m", program=python("x = bytearray(500_000_000); input()")))
     assert "ran out of memory and was killed (exit code 137)" in said
     assert "hint: memory=" in said
 
 
 def test_a_command_that_is_not_in_the_image(provide):
-    assert "nonesuch" in failure(provide(command=["nonesuch"]))
+    assert "nonesuch" in failure(provide(program=["nonesuch"]))
 
 
 def test_an_image_that_wants_to_be_root(provide):
@@ -98,7 +98,7 @@ def test_more_than_any_node_has(provide):
 
 
 def test_a_server_that_never_answers(provide):
-    provider = provide(command=python("print('not serving', flush=True); __import__('time').sleep(999)"))
+    provider = provide(program=python("print('not serving', flush=True); __import__('time').sleep(999)"))
     provider.start()
     with pytest.raises(ProviderError) as caught:
         provider.wait_for_ready(8)

@@ -12,7 +12,7 @@ import pytest
 from envweave.errors import ProviderError
 from envweave.providers.base import health
 from envweave.providers.kubernetes import found
-from envweave.providers.manifests import EXPIRES
+from envweave.providers.kubernetes.manifests import EXPIRES
 from support.sockets import count_sockets
 from support.until import PATIENCE, until
 
@@ -147,7 +147,7 @@ def test_secrets_are_in_no_refusal(provide):
 
 
 def test_secrets_are_in_no_message(provide, namespace):
-    provider = provide(env_vars={"TOKEN": "hunter2"}, command=["python3", "-c", "raise SystemExit(3)"])
+    provider = provide(env_vars={"TOKEN": "hunter2"}, program=["python3", "-c", "raise SystemExit(3)"])
     provider.start()
     with pytest.raises(Exception, match="exit code 3") as caught:
         provider.wait_for_ready(PATIENCE)

@@ -156,7 +156,7 @@ def cut_connections(cluster):
 
 
 def test_each_url_of_several_replicas_is_one_pod(serving):
-    provider = serving(replicas=3, command=SAYS_WHO)
+    provider = serving(replicas=3, program=SAYS_WHO)
     assert len(set(provider.urls)) == 3
     assert provider.url == provider.urls[0]
     seen = [{server_at(url) for _ in range(4)} for url in provider.urls]  # each is a connection of its own
@@ -177,7 +177,7 @@ def test_sessions_go_on_in_their_pods_after_lost_connections(serving, cluster):
 
 
 def test_a_pod_that_ends_is_replaced_and_its_url_leads_to_the_next(serving, admin):
-    provider = serving(replicas=2, command=SAYS_WHO)
+    provider = serving(replicas=2, program=SAYS_WHO)
     urls = provider.urls
     before = [server_at(url) for url in urls]
     envs = [EchoEnv(url) for url in urls]

@@ -39,7 +39,7 @@ def test_the_documented_rights_are_enough(provide, account, fresh, replicas):
     (listed,) = found(kubeconfig=account)
     assert not listed.stray
     provider.stop(wait=PATIENCE)
-    bad = provide(kubeconfig=account, namespace="", replicas=replicas, command=["sleep", "999"])
+    bad = provide(kubeconfig=account, namespace="", replicas=replicas, program=["sleep", "999"])
     bad.start()
     with pytest.raises(ProviderError, match="event: Readiness probe failed"):
         bad.wait_for_ready(6)

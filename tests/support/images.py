@@ -9,10 +9,10 @@ from pathlib import Path
 
 from envweave.errors import ProviderError
 from envweave.images import pip
-from envweave.images.build import Step, id_of
-from envweave.images.context import write_base
+from envweave.images.build import Step, build, id_of
+from envweave.images.context import context, write_base, write_env
 from envweave.images.image import Options, make_base, make_image
-from envweave.images.target import target_of
+from envweave.images.target import Target, target_of
 from support.image import LABELS
 from support.need import need
 
@@ -31,13 +31,24 @@ def ensure_base(python_image: str) -> str:
     return tag
 
 
-def ensure_env(id: str, base: str) -> str:
+def ensure_env(id: str, base: str, *packages: str) -> str:
+    """With further packages, if any: then the image is made anew each time, from the layers that are there."""
     target = target_of(id)
     tag = f"{target.tag.partition(':')[0]}:{base.partition(':')[2]}"
-    if not id_of(tag):
+    if packages:
+        tag += "-more"
+        built(lambda: make_with(target, base, tag, packages))
+    elif not id_of(tag):
         options = Options(tag=tag, base=base, network="host", arguments=ARGUMENTS, test=False)
         built(lambda: make_image(target, options, quiet))
     return tag
+
+
+def make_with(target: Target, base: str, tag: str, packages: tuple[str, ...]) -> None:
+    with context() as folder:
+        arguments = {**write_env(folder, target, pip.authorities(pip.settings())), "BASE": base, **ARGUMENTS}
+        (folder / "added" / "requirements.txt").write_text("\n".join(packages))
+        build(folder, "docker/env/Dockerfile", tag, arguments, network="host", report=quiet)
 
 
 def built(build) -> None:

@@ -1,4 +1,4 @@
-"""Build an image with the Docker SDK. With `sandbox.docker` and `providers.docker`, its door."""
+"""Have the Docker daemon build an image."""
 
 from __future__ import annotations
 
@@ -9,16 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from envweave.errors import ProviderError, UnavailableError
+from envweave.errors import ProviderError
 from envweave.providers.base import LAST_LINES
-from envweave.providers.docker import connected
+from envweave.providers.daemon import FAILURES, ImageNotFound, connected, reason
 
-try:
-    from docker.errors import DockerException, ImageNotFound
-except ModuleNotFoundError:
-    raise UnavailableError("'docker' is not installed", "pip install 'envweave[docker]'") from None
-
-_FAILURES = (DockerException, OSError)
 T = TypeVar("T")
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _DAEMON = ("--->", "Removing intermediate container")
@@ -61,9 +55,8 @@ def build(
                 timeout=None,
             )
             return _follow(lines, tag, report)
-        except _FAILURES as error:
-            reason = " ".join(str(getattr(error, "explanation", None) or error).split())
-            raise ProviderError(f"the image {tag} cannot be built: {reason}") from error
+        except FAILURES as error:
+            raise ProviderError(f"the image {tag} cannot be built: {reason(error)}") from error
 
 
 def _follow(lines: Iterator[dict[str, Any]], tag: str, report: Report) -> str:
@@ -98,9 +91,9 @@ def _step(tag: str, text: str) -> Step:
 
 def _failure(step: Step, tail: deque[str], error: str) -> ProviderError:
     where = f"step {step.number}/{step.count} of {step.image} failed" if step.number else f"{step.image} was not built"
-    reason = error if "returned a non-zero code" not in error else f"exit code {error.rpartition(': ')[2]}"
+    said = error if "returned a non-zero code" not in error else f"exit code {error.rpartition(': ')[2]}"
     log = "".join(f"\n{line}" for line in tail)
-    return ProviderError(f"{where}: {step.instruction}: {reason.strip()}{log}", _advice(error, tail))
+    return ProviderError(f"{where}: {step.instruction}: {said.strip()}{log}", _advice(error, tail))
 
 
 def _advice(error: str, tail: deque[str]) -> str:
@@ -135,5 +128,5 @@ def _attribute(tag: str, read: Callable[[Any], T]) -> T | None:
             return read(client.images.get(tag))
         except ImageNotFound:
             return None
-        except _FAILURES as error:
+        except FAILURES as error:
             raise ProviderError(f"the Docker daemon fails: {error}") from error

@@ -12,7 +12,8 @@ from typing import Any
 from envweave.bench.figure import Figure
 from envweave.envs.echo import EchoEnv
 from envweave.providers.base import labels
-from envweave.providers.docker import LocalDockerProvider, connected
+from envweave.providers.daemon import connected
+from envweave.providers.docker import LocalDockerProvider
 
 EACH = 2
 """Starts in a round."""

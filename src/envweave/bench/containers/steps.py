@@ -16,7 +16,8 @@ from envweave.bench.wire.duel import Contender, duel
 from envweave.bench.wire.servers import Served, cpu_seconds
 from envweave.bench.wire.steps import sessions
 from envweave.providers.base import running
-from envweave.providers.docker import LocalDockerProvider, connected
+from envweave.providers.daemon import connected
+from envweave.providers.docker import LocalDockerProvider
 from envweave.providers.subprocess import SubprocessProvider
 
 VECTOR_SIZE = 64

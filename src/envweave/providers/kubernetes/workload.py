@@ -20,7 +20,7 @@ class WorkloadOptions:
 
     image: str = ""
     command: Sequence[str] | None = None
-    """In place of the image's own, entry point and all."""
+    """In place of the image's own, as in `docker run`: an entry point stays."""
     env_vars: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Whoever may read pods may read them: for what must stay secret use `envFrom` in `extra`."""
     port: int = 8000

@@ -11,13 +11,13 @@ from contextlib import suppress
 from typing import Any
 
 from envweave.errors import ProviderError
-from envweave.providers import manifests
 from envweave.providers.base import in_owner, labels
-from envweave.providers.cluster import ClusterError, Connection
-from envweave.providers.diagnosis import is_ready
-from envweave.providers.forwarding import Forward
-from envweave.providers.heartbeat import Heartbeat
-from envweave.providers.workload import WorkloadOptions
+from envweave.providers.kubernetes import manifests
+from envweave.providers.kubernetes.cluster import ClusterError, Connection
+from envweave.providers.kubernetes.diagnosis import is_ready
+from envweave.providers.kubernetes.forwarding import Forward
+from envweave.providers.kubernetes.heartbeat import Heartbeat
+from envweave.providers.kubernetes.workload import WorkloadOptions
 
 _BEATS = 4
 """Signs of life in the time of one lease."""

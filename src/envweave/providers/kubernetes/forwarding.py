@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-from envweave.providers.frames import DATA, Reader, close_frame, data_frame
+from envweave.providers.kubernetes.frames import DATA, Reader, close_frame, data_frame
 
 Dial = Callable[[], socket.socket]
 """Opens a socket on which the WebSocket's greeting is over. May raise anything; then the client is hung up on."""

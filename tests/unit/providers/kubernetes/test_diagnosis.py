@@ -2,7 +2,7 @@
 
 import json
 
-from envweave.providers.diagnosis import (
+from envweave.providers.kubernetes.diagnosis import (
     is_lost,
     is_ready,
     may_pass,

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from envweave.providers.base import HEALTH
-from envweave.providers.workload import WorkloadOptions, identity, size_of, tmpfs_size
+from envweave.providers.kubernetes.workload import WorkloadOptions, identity, size_of, tmpfs_size
 
 Manifest = dict[str, Any]
 
@@ -101,7 +101,7 @@ def pod_spec(options: WorkloadOptions, *, restart: str) -> Manifest:
         "name": CONTAINER,
         "image": options.image,
         "imagePullPolicy": options.image_pull_policy,
-        "command": None if options.command is None else list(options.command),
+        "args": None if options.command is None else list(options.command),  # Docker's word for it is another
         "env": [{"name": name, "value": str(value)} for name, value in options.env_vars.items()],
         "ports": [{"name": "http", "containerPort": options.port, "protocol": "TCP"}],
         "resources": resources(options),

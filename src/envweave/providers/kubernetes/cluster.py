@@ -17,7 +17,7 @@ from typing import Any
 from urllib.parse import quote
 
 from envweave.errors import ProviderError, UnavailableError
-from envweave.providers.diagnosis import may_pass, refusal
+from envweave.providers.kubernetes.diagnosis import may_pass, refusal
 
 try:
     import urllib3

@@ -12,10 +12,10 @@ from typing import Any, ClassVar
 
 from envweave.core import owners
 from envweave.errors import ProviderError, UsageError
-from envweave.providers import manifests
 from envweave.providers.base import LAST_LINES, READY_TIMEOUT, Provider, health, is_stray, shown, wait_until
-from envweave.providers.cluster import ClusterError, Connection, connected
-from envweave.providers.diagnosis import (
+from envweave.providers.kubernetes import manifests
+from envweave.providers.kubernetes.cluster import ClusterError, Connection, connected
+from envweave.providers.kubernetes.diagnosis import (
     Trouble,
     deployment_trouble,
     is_ready,
@@ -24,9 +24,9 @@ from envweave.providers.diagnosis import (
     trouble,
     warnings,
 )
-from envweave.providers.replicas import Replicas
+from envweave.providers.kubernetes.replicas import Replicas
+from envweave.providers.kubernetes.workload import WorkloadOptions
 from envweave.providers.started import Started
-from envweave.providers.workload import WorkloadOptions
 
 _NODE_PATIENCE = 5.0
 """Seconds after which we ask what is wrong with the node of a pod that does not begin."""
@@ -83,6 +83,14 @@ class KubernetesProvider(Provider):
         return self._replicas.namespace if self._replicas else self.options.namespace
 
     @property
+    def env_vars(self) -> Mapping[str, str]:
+        return self.options.env_vars
+
+    @property
+    def servers(self) -> int:
+        return self.options.replicas
+
+    @property
     def urls(self) -> tuple[str, ...]:
         """One for each pod. By `port-forward` they stay the same; those of pods are as the last `check` saw them."""
         return self._replicas.urls if self._replicas and self.url else ()
@@ -107,7 +115,7 @@ class KubernetesProvider(Provider):
 
         self._waiting = True
         try:
-            wait_until(asked, seconds, self.check, self._never_healthy)
+            wait_until(asked, seconds, self._go_on, self._never_healthy)
         finally:
             self._waiting = False
 

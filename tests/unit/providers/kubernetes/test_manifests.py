@@ -10,12 +10,12 @@ import pytest
 import yaml
 
 from envweave.errors import UsageError
-from envweave.providers import manifests
 from envweave.providers.base import labels
-from envweave.providers.workload import WorkloadOptions, size_of
+from envweave.providers.kubernetes import manifests
+from envweave.providers.kubernetes.workload import WorkloadOptions, size_of
 
 VERSIONS = ("1.28", kubernetes_validate.latest_version())
-RBAC = Path(__file__).parents[3] / "docs" / "kubernetes" / "rbac.yaml"
+RBAC = Path(__file__).parents[4] / "docs" / "kubernetes" / "rbac.yaml"
 NAME = "envweave-1-abc"
 EXPIRES = "2026-01-01T00:00:00+00:00"
 OWNER = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "mine", "uid": "0a"}}

@@ -2,7 +2,7 @@ import struct
 
 import pytest
 
-from envweave.providers.frames import DATA, ERROR, Reader, close_frame, data_frame
+from envweave.providers.kubernetes.frames import DATA, ERROR, Reader, close_frame, data_frame
 
 
 def server_frame(payload, opcode=2, final=True):

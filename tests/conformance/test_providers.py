@@ -401,9 +401,10 @@ time.sleep(600)
 """
 
 
-def killed_owner(kind):
-    """The number of a process that has started a server and was killed."""
-    owner = script(DOOMED.format(imports=kind.imports, good=kind.good))
+def killed_owner(kind, folder):
+    """The number of a process that has started a server and was killed. The folder is for its temporary files."""
+    program = DOOMED.format(imports=kind.imports, good=kind.good)
+    owner = script(program, env={**os.environ, "TMPDIR": str(folder)})
     assert owner.stdout.readline().startswith("http")
     owner.kill()
     owner.wait()
@@ -415,10 +416,10 @@ def removed(answer):
     return {each["owner"] for each in json.loads(answer.stdout)["removed"]}
 
 
-def test_gc_removes_what_a_killed_owner_left_and_nothing_else(kind):
+def test_gc_removes_what_a_killed_owner_left_and_nothing_else(kind, tmp_path):
     own = kind.made(kind.runs(LEAVES))
     with running(own, timeout=120.0) as url:
-        pid = killed_owner(kind)
+        pid = killed_owner(kind, tmp_path)
         assert kind.left(pid)
         strays = json.loads(envweave("ps", "--strays", "--json").stdout)
         assert str(pid) in {each["owner"] for each in strays}
@@ -429,6 +430,7 @@ def test_gc_removes_what_a_killed_owner_left_and_nothing_else(kind):
         assert done.returncode == 0, done.stderr
         assert str(pid) in removed(done)
         assert kind.left(pid) == []
+        assert list(tmp_path.glob("envweave-*")) == []
         assert health(url) == ""
     assert str(pid) not in removed(envweave("gc", "--json"))
 

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -528,16 +527,10 @@ time.sleep(600)
     assert of(engine, owner.pid) == []
 
 
-def holdings(engine):
-    """What might be left: threads and open files of ours, volumes of the daemon's."""
-    files = len(os.listdir("/proc/self/fd"))
-    return {
-        "threads": threading.active_count(),
-        "files": files,
-        "volumes": {each.name for each in engine.volumes.list()},
-    }
-
-
+CYCLES = '''
+import os, sys, threading
+from concurrent.futures import ThreadPoolExecutor
+from envweave.providers import LocalDockerProvider
 HEALTHY = """
 from http.server import BaseHTTPRequestHandler, HTTPServer
 class Healthy(BaseHTTPRequestHandler):
@@ -546,27 +539,32 @@ class Healthy(BaseHTTPRequestHandler):
         self.end_headers()
 HTTPServer(("", 8000), Healthy).serve_forever()
 """
+def cycle(_):
+    extra = {"entrypoint": ["python3", "-Sc", HEALTHY]}
+    provider = LocalDockerProvider(sys.argv[1], extra=extra, stop_timeout=0)
+    provider.start()
+    provider.wait_for_ready(60)
+    provider.stop()
+def holdings():
+    return len(os.listdir("/proc/self/fd")), threading.active_count()
+cycle(0)
+before = holdings()
+with ThreadPoolExecutor(4) as pool:
+    list(pool.map(cycle, range(50)))
+print("nothing is left" if holdings() == before else f"{before} {holdings()}")
+'''
 
 
 def test_fifty_containers_come_and_go_and_leave_nothing(engine, python_image):
-    extra = {"entrypoint": ["python3", "-Sc", HEALTHY]}
-
-    def cycle(_):
-        provider = LocalDockerProvider(python_image, extra=extra, stop_timeout=0)
-        provider.start()
-        provider.wait_for_ready(60)
-        provider.stop()
-
-    cycle(0)
-    before = holdings(engine)
-    with ThreadPoolExecutor(4) as pool:
-        list(pool.map(cycle, range(50)))
-    assert of(engine) == []
-    after = holdings(engine)
-    assert after["threads"] <= before["threads"]
-    assert after["files"] <= before["files"] + 1
-    mine = {name for name in after["volumes"] - before["volumes"] if "envweave" in name}
-    assert not mine  # of others' we know nothing
+    networks = {each.name for each in engine.networks.list()}
+    volumes = {each.name for each in engine.volumes.list()}
+    owner = script(CYCLES, python_image)
+    out, _ = owner.communicate(timeout=140)
+    assert out.strip() == "nothing is left"
+    assert of(engine, owner.pid) == []
+    new = {each.name for each in engine.networks.list()} - networks
+    new |= {each.name for each in engine.volumes.list()} - volumes
+    assert not [name for name in new if str(owner.pid) in name]  # of others' we know nothing
 
 
 def test_a_vector_that_is_given_up_half_way_leaves_nothing(engine, echo_image):

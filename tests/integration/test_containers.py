@@ -366,7 +366,7 @@ def test_images_of_openenv_s_take_one_session_each(engine, python_image):
         batch = envs.step([{"message": "x"}] * 3)
         lost = [number for number in range(3) if batch.truncated[number]]
         assert len(lost) == 1
-        assert batch.info[lost[0]]["error"]
+        assert "was killed" in json.dumps(batch.info[lost[0]]["error"])
         envs.reset(ids=lost)
         assert len(envs.step([{"message": "xx"}] * 3).reward) == 3
     assert of(engine) == []

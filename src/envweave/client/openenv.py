@@ -25,6 +25,7 @@ from envweave.errors import (
     EnvWeaveError,
     InvalidActionError,
     ProtocolError,
+    ProviderError,
     SessionLostError,
     UnsupportedError,
 )
@@ -36,6 +37,9 @@ from envweave.wire.results import step_from_data
 
 ENDING_CODES = ("CAPACITY_REACHED", "FACTORY_ERROR", "SESSION_ERROR")
 """Errors after which the server closes the connection."""
+
+LOOKS, LOOK_PAUSE = 5, 0.1
+"""How often, and seconds between."""
 
 
 class OpenEnvProxy:
@@ -97,6 +101,7 @@ class OpenEnvProxy:
         except ConnectionClosed as error:
             reason = error.rcvd.reason if error.rcvd and error.rcvd.reason else str(error)
             self._drop()
+            reason = await self._cause() or reason
             hint = "an OpenEnv server cannot resume a session; env.reset() begins a new one"
             raise SessionLostError(f"the connection to the OpenEnv server was lost: {reason}", hint) from error
         except TimeoutError:
@@ -108,6 +113,16 @@ class OpenEnvProxy:
         except BaseException:  # cancelled
             self._drop()
             raise
+
+    async def _cause(self) -> str:
+        """What became of a server that was started for us; empty if it runs, which is known a moment after its end."""
+        for _ in range(LOOKS if self._settings.place is not None else 0):
+            try:
+                await self._settings.look()
+            except ProviderError as error:
+                return error.message
+            await asyncio.sleep(LOOK_PAUSE)
+        return ""
 
     def _reply(self, frame: bytes) -> Any:
         reply = decode(frame)

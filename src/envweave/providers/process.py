@@ -29,24 +29,22 @@ class Process:
     def __init__(self, command: Sequence[str], what: str, variables: Mapping[str, str], cwd: str | None) -> None:
         self._mark = secrets.token_hex(8)
         self._owner = os.getpid()
-        handle, path = tempfile.mkstemp(prefix="envweave-", suffix=".log")
-        self._log = Path(path)
+        self._log, path = tempfile.mkstemp(prefix="envweave-", suffix=".log")
+        os.unlink(path)  # so that it is gone with us, however we end
         marked = {**variables, LABEL: f"{self._mark} {owners.me()} {owners.world()} {what}"}
         try:
             self.popen = subprocess.Popen(  # noqa: S603  (the caller's own command)
                 list(command),
                 stdin=subprocess.DEVNULL,
-                stdout=handle,
+                stdout=self._log,
                 stderr=subprocess.STDOUT,
                 env=marked,
                 cwd=cwd,
                 start_new_session=True,
             )
         except OSError as error:
-            self._log.unlink(missing_ok=True)
+            os.close(self._log)
             raise ProviderError(f"cannot run {command[0]!r}: {error.strerror or error}") from error
-        finally:
-            os.close(handle)
 
     @property
     def pid(self) -> int:
@@ -59,13 +57,13 @@ class Process:
 
     def log(self, tail: int | None = None) -> str:
         try:
-            text = self._log.read_text(errors="replace")
-        except OSError:
+            text = os.pread(self._log, os.fstat(self._log).st_size, 0).decode(errors="replace")
+        except OSError:  # it has ended
             return ""
         return text if tail is None else "\n".join(text.splitlines()[-tail:])
 
     def end(self, timeout: float) -> None:
-        """Tell the group to stop, then kill what is left of it and of its children, and remove the log."""
+        """Tell the group to stop, then kill what is left of it and of its children, and close the log."""
         if not in_owner(self._owner):
             return
         if self.popen.poll() is None:
@@ -75,7 +73,9 @@ class Process:
         _signal_group(self.pid, signal.SIGKILL)
         _kill(self._mark)
         self.popen.wait()
-        self._log.unlink(missing_ok=True)
+        log, self._log = self._log, -1
+        if log >= 0:
+            os.close(log)
 
 
 def found() -> list[Started]:

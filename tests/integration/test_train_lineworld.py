@@ -60,6 +60,23 @@ def test_the_same_seed_gives_the_same_run(tmp_path):
     assert runs[0] == runs[1]
 
 
+def test_it_learns_the_same_with_its_environments_in_containers_and_in_a_process(tmp_path, env_image):
+    image = env_image("lineworld")
+    where = {
+        "here": (),
+        "process": ("--backend", "subprocess"),
+        "container": ("--backend", "docker_http", "--docker-image", image),
+        "two": ("--backend", "docker_http", "--docker-image", image, "--containers", "2"),
+    }
+    runs = {}
+    for name, options in where.items():
+        done = train("--episodes", "200", "--no-plot", "--run-dir", name, *options, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        runs[name] = [row | {"elapsed_s": 0} for row in metrics(tmp_path / name)]
+    assert runs["here"][-1]["success_rate"] >= 0.95
+    assert runs["process"] == runs["container"] == runs["two"] == runs["here"]
+
+
 @pytest.mark.parametrize(
     "arguments", [("--episodes", "1"), ("--num-envs", "1", "--episodes", "3"), ("--episodes", "5")]
 )

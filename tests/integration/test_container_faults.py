@@ -23,15 +23,15 @@ from envweave.errors import (
     SessionLostError,
     TransportError,
 )
-from envweave.requests import AutoresetReady, EpisodeEnd
-from support.containers import envweave, misbehaving, of, script, until
+from envweave.requests import AutoresetReady
+from support.containers import OverHTTP, ends, envweave, misbehaving, of, only, script, until
 from support.engine import EngineError, restartable_engine
 from support.engine import connect as connect_engine
 from support.need import need
 
 pytest.importorskip("docker")
 
-from envweave.client.env_client import HTTPEnvClient, connect_vector
+from envweave.client.env_client import connect_vector
 from envweave.client.home import Home
 from envweave.providers.docker import LocalDockerProvider
 
@@ -50,19 +50,6 @@ def engine(docker_engine):
 def nothing_is_left(engine):
     yield
     assert until(lambda: not of(engine))
-
-
-def only(engine):
-    """The container that this process has started last, of those that run."""
-    return [each for each in of(engine) if each.status == "running"][-1]
-
-
-def ends(requests):
-    return [request.reason for request in requests if isinstance(request, EpisodeEnd)]
-
-
-class OverHTTP(HTTPEnvClient):
-    pass
 
 
 # Containers that are lost.

@@ -23,14 +23,12 @@ from envweave.errors import (
     ProviderError,
     UsageError,
 )
-from envweave.requests import EpisodeEnd
-from support.containers import envweave, of, until
+from support.containers import OverHTTP, envweave, of, only, until
 from support.engine import connect as connect_engine
 from support.need import need
 
 pytest.importorskip("docker")
 
-from envweave.client.env_client import HTTPEnvClient
 from envweave.client.fleet import OpenEnvVector
 from envweave.providers.docker import LocalDockerProvider
 
@@ -51,20 +49,7 @@ def nothing_is_left(engine):
     assert until(lambda: not of(engine))
 
 
-def only(engine):
-    """The container that this process has started last, of those that run."""
-    return [each for each in of(engine) if each.status == "running"][-1]
-
-
-def ends(requests):
-    return [request.reason for request in requests if isinstance(request, EpisodeEnd)]
-
-
 # Clients that start their own container.
-
-
-class OverHTTP(HTTPEnvClient):
-    pass
 
 
 def test_a_client_starts_a_container_and_stops_it(engine, echo_image):

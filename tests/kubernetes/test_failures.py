@@ -8,7 +8,7 @@ from kubernetes.stream import stream
 from envweave.errors import ProviderError
 from envweave.providers import KubernetesProvider
 from envweave.providers.base import health
-from support.until import PATIENCE, until
+from support.until import PATIENCE, found_by, until
 
 pytestmark = pytest.mark.timeout(400)
 
@@ -25,18 +25,6 @@ def failure(provider, timeout=PATIENCE):
     finally:
         provider.stop()
     pytest.fail("it starts")
-
-
-def found_by(provider):
-    """What `check` says, once it finds something wrong."""
-
-    def trouble():
-        try:
-            provider.check()
-        except ProviderError as error:
-            return str(error)
-
-    return until(trouble)
 
 
 def python(code):

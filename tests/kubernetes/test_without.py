@@ -8,21 +8,9 @@ from envweave.envs.echo import EchoAction, EchoEnv
 from envweave.errors import ProviderError
 from envweave.providers.base import health
 from envweave.providers.kubernetes import found
-from support.until import PATIENCE, until
+from support.until import PATIENCE, found_by, until
 
 pytestmark = pytest.mark.timeout(400)
-
-
-def found_by(provider):
-    """What `check` says, once it finds something wrong."""
-
-    def trouble():
-        try:
-            provider.check()
-        except ProviderError as error:
-            return str(error)
-
-    return until(trouble)
 
 
 def works(provider):

@@ -7,6 +7,8 @@ import time
 from contextlib import closing
 from pathlib import Path
 
+from envweave.client import HTTPEnvClient
+from envweave.requests import EpisodeEnd
 from support.engine import connect
 
 FAULTS = Path(__file__).parent.parent / "integration" / "fault_scripts"
@@ -40,6 +42,19 @@ def of(engine, pid=None):
     own = f"{os.getpid() if pid is None else pid}."
     listed = engine.containers.list(all=True, filters={"label": LABEL}, ignore_removed=True)
     return [each for each in listed if each.labels[LABEL].startswith(own)]
+
+
+def only(engine):
+    """The container that this process has started last, of those that run."""
+    return [each for each in of(engine) if each.status == "running"][-1]
+
+
+def ends(requests):
+    return [request.reason for request in requests if isinstance(request, EpisodeEnd)]
+
+
+class OverHTTP(HTTPEnvClient):
+    """A client over plain HTTP."""
 
 
 def names_of(url, pid=None):

@@ -2,7 +2,9 @@
 
 import time
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
+
+from envweave.errors import ProviderError
 
 PATIENCE = 90.0
 """Seconds for what takes two on a machine that has nothing else to do."""
@@ -17,3 +19,16 @@ def until(done: Callable[[], T], seconds: float = PATIENCE) -> T:
         assert time.monotonic() < end, f"it takes longer than {seconds:g} s"
         time.sleep(0.1)
     return found
+
+
+def found_by(provider: Any) -> str:
+    """What the `check` of a provider says, once it finds something wrong."""
+
+    def trouble() -> str:
+        try:
+            provider.check()
+        except ProviderError as error:
+            return str(error)
+        return ""
+
+    return until(trouble)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+
+from envweave.errors import UsageError
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
@@ -10,3 +12,12 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
     import difflib  # only for those who mistyped
 
     return next(iter(difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)), None)
+
+
+def refuse_unknown(given: Iterable[str], known: Sequence[str], complaint: str, listing: str) -> None:
+    """Raise `UsageError` for the first name that is not known, with the nearest one or all that are."""
+    for name in given:
+        if name not in known:
+            near = nearest(name, known)
+            hint = f"did you mean {near!r}?" if near else f"{listing}: {', '.join(known)}"
+            raise UsageError(f"{complaint} {name!r}", hint)

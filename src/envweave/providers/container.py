@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
-from typing import Any, Literal, Self
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
 
-from envweave.core.suggest import nearest
 from envweave.errors import UsageError
 from envweave.providers.door import Door
+from envweave.providers.options import Options
 
 Pull = Literal["missing", "always", "never"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class ContainerOptions:
+class ContainerOptions(Options):
     """One container with a server in it. What is left out is as Docker and the image have it."""
+
+    what: ClassVar[str] = "a container"
+    mappings: ClassVar[tuple[str, ...]] = ("env_vars", "volumes", "tmpfs", "extra")
 
     image: str = ""
     command: Sequence[str] | None = None
@@ -48,18 +51,6 @@ class ContainerOptions:
     extra: Mapping[str, Any] = field(default_factory=dict)
     """Further arguments of the Docker SDK's `containers.create`, which win over what is said here."""
 
-    @classmethod
-    def chosen(cls, given: Mapping[str, Any], base: Self | None = None) -> Self:
-        """The options, over those of `base`. Raises `UsageError` for one that there is not."""
-        known = [each.name for each in fields(cls)]
-        for name in given:
-            if name not in known:
-                near = nearest(name, known)
-                hint = f"did you mean {near!r}?" if near else f"options: {', '.join(known)}"
-                raise UsageError(f"a container has no option {name!r}", hint)
-        cleaned = {name: ({} if value is None and name in _MAPPINGS else value) for name, value in given.items()}
-        return cls(**cleaned) if base is None else replace(base, **cleaned)
-
     def check(self) -> None:
         """Raise `UsageError` for what could not work."""
         if not self.image or not isinstance(self.image, str):
@@ -75,7 +66,7 @@ class ContainerOptions:
                 raise UsageError(f"{name} is {value!r}", "use a positive number")
         if isinstance(self.command, str):
             raise UsageError(f"command is {self.command!r}", "use a list with a string for each word")
-        for name in _MAPPINGS:
+        for name in self.mappings:
             if not isinstance(getattr(self, name), Mapping):
                 raise UsageError(f"{name} is a {type(getattr(self, name)).__name__}", "use a dict")
         for variable in self.env_vars:
@@ -118,7 +109,6 @@ class ContainerOptions:
 
 
 _MOST = 1e9
-_MAPPINGS = ("env_vars", "volumes", "tmpfs", "extra")
 
 
 def _bind(target: str) -> dict[str, str]:

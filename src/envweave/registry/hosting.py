@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from envweave.core.lookup import address, load
 from envweave.core.spec import EnvSpec
-from envweave.core.suggest import nearest
+from envweave.core.suggest import nearest, refuse_unknown
 from envweave.errors import UnavailableError, UsageError
 
 if TYPE_CHECKING:
@@ -81,11 +81,10 @@ def _check_options(backend: str, provider: Any, options: Mapping[str, Any]) -> N
     """Those that a provider takes by name; what it takes besides, it checks itself."""
     parameters = list(signature(provider).parameters.values())
     names = [each.name for each in parameters if each.kind is each.KEYWORD_ONLY]
-    for name in options:
-        if name == parameters[0].name or (names and name not in names):
-            near = nearest(name, names)
-            hint = f"did you mean {near!r}?" if near else f"options: {', '.join(names)}" if names else "leave it out"
-            raise UsageError(f"{backend!r} has no option {name!r}", hint)
+    if parameters[0].name in options:
+        raise UsageError(f"{backend!r} has no option {parameters[0].name!r}", "docker_image=… names the image")
+    if names:
+        refuse_unknown(options, names, f"{backend!r} has no option", "options")
 
 
 def _image_of(spec: EnvSpec) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
-from envweave.core.suggest import nearest
+from envweave.core.suggest import refuse_unknown
 from envweave.errors import UsageError
 
 Isolation = Literal["thread", "process"]
@@ -45,12 +45,7 @@ class Settings:
     @classmethod
     def chosen(cls, given: Mapping[str, Any]) -> Settings:
         """Raises `UsageError` for a setting that there is not."""
-        known = [field.name for field in fields(cls)]
-        for name in given:
-            if name not in known:
-                near = nearest(name, known)
-                hint = f"did you mean {near!r}?" if near else f"settings: {', '.join(known)}"
-                raise UsageError(f"there is no setting {name!r}", hint)
+        refuse_unknown(given, [field.name for field in fields(cls)], "there is no setting", "settings")
         return cls(**given)
 
     def __post_init__(self) -> None:

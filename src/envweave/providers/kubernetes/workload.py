@@ -4,19 +4,31 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
-from typing import Any, Literal, Self, get_args
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, get_args
 
-from envweave.core.suggest import nearest
 from envweave.errors import UsageError
+from envweave.providers.options import Options
 
 Reach = Literal["auto", "port-forward", "service", "pod"]
 PullPolicy = Literal["Always", "IfNotPresent", "Never"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class WorkloadOptions:
+class WorkloadOptions(Options):
     """One pod with a server in it, or several that share nothing. What is left out is as the cluster has it."""
+
+    what: ClassVar[str] = "a workload"
+    mappings: ClassVar[tuple[str, ...]] = (
+        "env_vars",
+        "requests",
+        "limits",
+        "tmpfs",
+        "node_selector",
+        "labels",
+        "annotations",
+        "extra",
+    )
 
     image: str = ""
     command: Sequence[str] | None = None
@@ -67,18 +79,6 @@ class WorkloadOptions:
     extra: Mapping[str, Any] = field(default_factory=dict, repr=False)
     """Laid over the specification of the pod, items of lists by their name: the container's name is `server`."""
 
-    @classmethod
-    def chosen(cls, given: Mapping[str, Any], base: Self | None = None) -> Self:
-        """The options, over those of `base`. Raises `UsageError` for one that there is not."""
-        known = [each.name for each in fields(cls)]
-        for name in given:
-            if name not in known:
-                near = nearest(name, known)
-                hint = f"did you mean {near!r}?" if near else f"options: {', '.join(known)}"
-                raise UsageError(f"a workload has no option {name!r}", hint)
-        cleaned = {name: ({} if value is None and name in _MAPPINGS else value) for name, value in given.items()}
-        return cls(**cleaned) if base is None else replace(base, **cleaned)
-
     def check(self) -> None:
         """Raise `UsageError` for what could not work."""
         if not self.image or not isinstance(self.image, str):
@@ -101,7 +101,7 @@ class WorkloadOptions:
             value = getattr(self, name)
             if not (isinstance(value, int | float) and value >= 0):
                 raise UsageError(f"{name} is {value!r}", "use zero or a positive number of seconds")
-        for name in _MAPPINGS:
+        for name in self.mappings:
             if not isinstance(getattr(self, name), Mapping):
                 raise UsageError(f"{name} is a {type(getattr(self, name)).__name__}", "use a dict")
         if self.lifetime is not None and self.replicas > 1:
@@ -112,7 +112,6 @@ class WorkloadOptions:
             tmpfs_size(options)
 
 
-_MAPPINGS = ("env_vars", "requests", "limits", "tmpfs", "node_selector", "labels", "annotations", "extra")
 _UNITS = {"": "", "b": "", "k": "Ki", "m": "Mi", "g": "Gi", "t": "Ti"}
 
 

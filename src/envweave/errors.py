@@ -29,6 +29,7 @@ EnvWeaveError
 │   ├── UnauthorizedError      the token is missing or wrong
 │   └── ProtocolError          a message that has no meaning
 └── ProviderError              the machine, container or cluster
+    └── ProviderUnreachableError  nobody can be asked now: the daemon or the API server does not answer
 """
 
 from __future__ import annotations
@@ -244,3 +245,9 @@ class ProviderError(EnvWeaveError):
 
     code = "provider"
     retryable = True
+
+
+class ProviderUnreachableError(ProviderError):
+    """The daemon or the API server does not answer. What it has started may well run."""
+
+    code = "provider.unreachable"

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import threading
 from contextlib import closing, contextmanager
+from io import BytesIO
 from pathlib import Path
 
 import pytest
@@ -32,7 +33,6 @@ from support.need import need
 pytest.importorskip("docker")
 
 from envweave.client.env_client import connect_vector
-from envweave.client.home import Home
 from envweave.providers.docker import LocalDockerProvider
 
 ROOT = Path(__file__).parent.parent.parent
@@ -389,12 +389,12 @@ sys.stdin.readline()
 # Those who do not wait.
 
 
-NEVER = {"extra": {"entrypoint": ["sleep", "600"]}, "stop_timeout": 0}
+NEVER = {"extra": {"entrypoint": ["sleep", "600"]}, "stop_timeout": 0, "ready_timeout": 3600.0}
 """A container that nobody ever finds healthy."""
 
 
 def test_a_client_that_is_closed_while_its_container_starts_gives_it_up(engine, echo_image):
-    env = EchoEnv(Home(LocalDockerProvider(echo_image, **NEVER), ready_timeout=3600.0))
+    env = EchoEnv(LocalDockerProvider(echo_image, **NEVER))
     failures = []
 
     def begin():
@@ -415,7 +415,7 @@ def test_a_client_that_is_closed_while_its_container_starts_gives_it_up(engine, 
 
 def test_a_task_that_is_cancelled_while_its_container_starts_leaves_none(engine, echo_image):
     async def main():
-        client = EchoEnv(Home(LocalDockerProvider(echo_image, **NEVER), ready_timeout=3600.0))
+        client = EchoEnv(LocalDockerProvider(echo_image, **NEVER))
 
         async def use():
             async with client as env:
@@ -433,9 +433,9 @@ def test_a_task_that_is_cancelled_while_its_container_starts_leaves_none(engine,
 
 
 STARTS = {
-    "provider": "with running(LocalDockerProvider(image, **never)): pass",
+    "provider": "with running(LocalDockerProvider(image, **never), timeout=3600.0): pass",
     "make": "ew.make('docker://' + image, provider_options=never)",
-    "vector": "ew.make_vector('docker://' + image, 3, containers=3, provider_options=never)",
+    "vector": "ew.make_vector('docker://' + image, 8, containers=8, provider_options=never)",
     "from_docker_image": "EchoEnv.from_docker_image(image, **never)",
 }
 STARTER = """
@@ -444,16 +444,14 @@ import envweave as ew
 from envweave.envs.echo import EchoEnv
 from envweave.providers import LocalDockerProvider, running
 image = sys.argv[1]
-never = {"extra": {"entrypoint": ["sleep", "600"]}, "stop_timeout": 0}
-from envweave.client import home
-home.READY_TIMEOUT = home.Home.__init__.__kwdefaults__["ready_timeout"] = 3600.0
+never = {"extra": {"entrypoint": ["sleep", "600"]}, "stop_timeout": 0, "ready_timeout": 3600.0}
 """
 
 
 @pytest.mark.parametrize("how", STARTS)
 def test_ctrl_c_while_containers_start_leaves_none(engine, echo_image, how):
     owner = script(STARTER + STARTS[how], echo_image, stderr=subprocess.PIPE)
-    count = 3 if how == "vector" else 1
+    count = 8 if how == "vector" else 1
     until(lambda: sum(each.status == "running" for each in of(engine, owner.pid)) == count)
     owner.send_signal(signal.SIGINT)
     _, errors = owner.communicate(timeout=100)
@@ -542,16 +540,17 @@ print("nothing is left" if holdings() == before else f"{before} {holdings()}")
 '''
 
 
-def test_fifty_containers_come_and_go_and_leave_nothing(engine, python_image):
-    networks = {each.name for each in engine.networks.list()}
-    volumes = {each.name for each in engine.volumes.list()}
-    owner = script(CYCLES, python_image)
-    out, _ = owner.communicate(timeout=140)
-    assert out.strip() == "nothing is left"
-    assert of(engine, owner.pid) == []
-    new = {each.name for each in engine.networks.list()} - networks
-    new |= {each.name for each in engine.volumes.list()} - volumes
-    assert not [name for name in new if str(owner.pid) in name]  # of others' we know nothing
+def test_fifty_containers_come_and_go_and_leave_nothing(docker_engine, python_image):
+    with restartable_engine() as own, closing(connect_engine(own.url)) as client:  # where nobody else makes anything
+        with closing(connect_engine(docker_engine)) as source:
+            client.images.load(b"".join(source.images.get(python_image).save(named=True)))
+        client.images.build(fileobj=BytesIO(f"FROM {python_image}\nVOLUME /data\n".encode()), tag="with-volume")
+        before = {each.name for each in (*client.networks.list(), *client.volumes.list())}
+        owner = script(CYCLES, "with-volume", env={**os.environ, "DOCKER_HOST": own.url})
+        out, _ = owner.communicate(timeout=140)
+        assert out.strip() == "nothing is left"
+        assert client.containers.list(all=True) == []
+        assert {each.name for each in (*client.networks.list(), *client.volumes.list())} == before
 
 
 def test_a_vector_that_is_given_up_half_way_leaves_nothing(engine, echo_image):

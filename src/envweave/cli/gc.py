@@ -34,7 +34,8 @@ def gc(
         print_json({"removed": [each.to_data() for each in removed], "failed": [each.name for each, _ in failed]})
         return 1 if failed else 0
     for each in removed:
-        out.print(f"{'would remove' if dry_run else 'removed'} {each.where} {each.name} ({each.what})", highlight=False)
+        done = "would remove" if dry_run else "removed"
+        out.print(f"{done} {each.where} {each.name} ({each.what!r})", highlight=False, markup=False, soft_wrap=True)
     for each, reason in failed:
         out.print(f"cannot remove {each.where} {each.name}: {reason}", highlight=False, markup=False)
     if not chosen:

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 from rich.table import Table
+from rich.text import Text
 
 from envweave.cli.options import AsJSON, out, print_json
 from envweave.cli.strays import Kubernetes, Namespace, started
@@ -25,8 +26,16 @@ def ps(
     if not found:
         out.print("nothing runs")
         return
-    table = Table("where", "name", "what", "url", "state", "owner", "since", box=None, pad_edge=False)
+    table = Table(box=None, pad_edge=False)
+    for title in ("where", "name", "what", "url", "state", "owner", "since"):
+        table.add_column(title, overflow="fold")
     for each in found:
-        owner = f"[red]{each.owner}, gone[/]" if each.stray else each.owner
-        table.add_row(each.where, each.name, each.what, each.url, each.state, owner, each.since[:19])
+        owner = Text(f"{each.owner}, gone", "red") if each.stray else Text(each.owner)
+        cells = (each.where, each.name, each.what, each.url, each.state)
+        table.add_row(*(Text(_plain(cell)) for cell in cells), owner, Text(each.since[:19]))
     out.print(table, soft_wrap=True)
+
+
+def _plain(text: str) -> str:
+    """What others have written cannot move the cursor."""
+    return "".join(character if character.isprintable() else "?" for character in text)

@@ -44,11 +44,15 @@ class Crew:
             groups.setdefault(session.channel, []).append((session, call))
         return tuple(groups.values())
 
-    async def board(self, settings: Settings, socket: Socket, numbers: Sequence[int]) -> int:
-        """Open sessions on a server for as many of the numbers as it takes; gives how many that were."""
+    def deck(self, settings: Settings, socket: Socket) -> Channel:
+        """The connection to a server, which is closed with the crew."""
         channel = Channel(settings)
         channel.start(socket)
         self._channels.append(channel)
+        return channel
+
+    async def board(self, channel: Channel, numbers: Sequence[int]) -> int:
+        """Open sessions on a server for as many of the numbers as it takes; gives how many that were."""
         if not self._taken:  # the first session tells the name of them all
             first, numbers = numbers[0], numbers[1:]
             self._taken[first] = await channel.open(self._wanted)

@@ -49,7 +49,8 @@ async def dial(settings: Settings, *, extended: bool = True) -> Socket:
             raise TransportError(f"cannot trust {settings.address.ws}: {error.verify_message}") from error
         except (OSError, WebSocketException, EOFError) as error:
             reason = describe(error)
-        await settings.look()
+        away = await settings.look()
+        reason = f"{reason}; {away}" if away else reason
         pause = pause_before(attempt)
         attempt += 1
         if loop.time() + pause >= end:

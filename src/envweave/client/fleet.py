@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Sequence
 
+from envweave.client.channel import Channel
 from envweave.client.crew import Another, Crew, shares
 from envweave.client.dial import dial
 from envweave.client.home import Place
@@ -64,32 +65,32 @@ class Fleet:
             BACKGROUND.run(_release(places))
 
 
-class FleetVector(RemoteVector):
-    """On servers of ours; those that were started for it end with it."""
+class EndsFleet(VectorEnv):
+    """Servers that were started for the vector end with it."""
+
+    _fleet: Fleet
+
+    def _stop(self, timeout: float) -> set[int]:
+        try:
+            return super()._stop(timeout)
+        finally:
+            self._fleet.end()
+
+
+class FleetVector(EndsFleet, RemoteVector):
+    """On servers of ours."""
 
     def __init__(self, crew: Crew, fleet: Fleet, *, autoreset: bool) -> None:
         super().__init__(crew, autoreset=autoreset)
         self._fleet = fleet
 
-    def _stop(self, timeout: float) -> set[int]:
-        try:
-            return super()._stop(timeout)
-        finally:
-            self._fleet.end()
 
-
-class OpenEnvVector(ThreadVector):
-    """On servers of OpenEnv's, with a connection for each environment; those that were started for it end with it."""
+class OpenEnvVector(EndsFleet, ThreadVector):
+    """On servers of OpenEnv's, with a connection for each environment."""
 
     def __init__(self, plans: Sequence[tuple[Blueprint, str]], fleet: Fleet) -> None:
         self._fleet = fleet
         super().__init__(plans)
-
-    def _stop(self, timeout: float) -> set[int]:
-        try:
-            return super()._stop(timeout)
-        finally:
-            self._fleet.end()
 
 
 def open_vector(
@@ -116,18 +117,27 @@ def open_vector(
 async def _embark(fleet: Fleet, crew: Crew, reached: list[tuple[Settings, Socket]]) -> None:
     """Find a place for everybody, or for nobody."""
     try:
-        parts = shares(crew.ashore, len(reached))
-        room = await crew.board(*reached[0], parts[0])
-        await asyncio.gather(*(crew.board(*each, part) for each, part in zip(reached[1:], parts[1:], strict=True)))
+        decks = [crew.deck(*each) for each in reached]
+        parts = shares(crew.ashore, len(decks))
+        room = await crew.board(decks[0], parts[0])  # the first of all tells their name
+        await _boarded(crew, decks[1:], parts[1:])
         while ashore := crew.ashore:
-            further = await fleet.reach(fleet.further(-(-len(ashore) // room)))
-            pairs = zip(further, shares(ashore, len(further)), strict=True)
-            boarded = await asyncio.gather(*(crew.board(*each, part) for each, part in pairs))
-            if not any(boarded):
+            decks = [crew.deck(*each) for each in await fleet.reach(fleet.further(-(-len(ashore) // room)))]
+            if not any(await _boarded(crew, decks, shares(ashore, len(decks)))):
                 raise crew.refusal()
     except BaseException:
         await crew.leave()
         raise
+
+
+async def _boarded(crew: Crew, decks: Sequence[Channel], parts: Sequence[Sequence[int]]) -> list[int]:
+    """How many each took. Raises when all have answered, so that none goes on behind our back."""
+    boarding = (crew.board(deck, part) for deck, part in zip(decks, parts, strict=True))
+    taken = await asyncio.gather(*boarding, return_exceptions=True)
+    for each in taken:
+        if isinstance(each, BaseException):
+            raise each
+    return [each for each in taken if isinstance(each, int)]
 
 
 async def _openenv_plans(
@@ -155,6 +165,7 @@ async def _reach(settings: Settings) -> tuple[Settings, Socket]:
 
 
 async def _release(places: Sequence[Place]) -> None:
+    """All at once: none of them goes on starting while others stop."""
     for error in await asyncio.gather(*(place.release() for place in places), return_exceptions=True):
         if isinstance(error, BaseException):
             log.warning("a server was not stopped, `envweave gc` can: %s", describe(error))

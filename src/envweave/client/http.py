@@ -135,7 +135,7 @@ class HTTPSession(Session):
                 reason = describe(error)
                 if not number and not isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
                     raise TransportError(f"no answer from {self.server}: {reason}") from None  # it may have been done
-            await self._look(number, reason)
+            reason = await self._look(number, reason)
             end = end or self.home.time() + self._settings.connect_timeout_s
             pause = pause_before(attempt)
             attempt += 1
@@ -144,10 +144,11 @@ class HTTPSession(Session):
                 raise (SessionLostError if number else TransportError)(f"cannot reach {self.server}: {reason}", hint)
             await asyncio.sleep(pause)
 
-    async def _look(self, number: int, reason: str) -> None:
-        """Is there still somebody to send to?"""
+    async def _look(self, number: int, reason: str) -> str:
+        """Is there still somebody to send to? Gives the reason, with what is known of it."""
         try:
-            await self._settings.look()
+            away = await self._settings.look()
+            return f"{reason}; {away}" if away else reason
         except ProviderError as error:
             if not number:
                 raise

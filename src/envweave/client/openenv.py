@@ -118,7 +118,8 @@ class OpenEnvProxy:
         """What became of a server that was started for us; empty if it runs, which is known a moment after its end."""
         for _ in range(LOOKS if self._settings.place is not None else 0):
             try:
-                await self._settings.look()
+                if away := await self._settings.look():
+                    return away
             except ProviderError as error:
                 return error.message
             await asyncio.sleep(LOOK_PAUSE)

@@ -38,10 +38,12 @@ class Settings:
         """With the address of a server that runs. Raises `ProviderError` if none can be had."""
         return self if self.place is None else replace(self, address=await self.place.settle())
 
-    async def look(self) -> None:
-        """Raise `ProviderError`, with the cause, if the server was started for us and is gone."""
-        if self.place is not None:
-            await self.place.look(self.address)
+    async def look(self) -> str:
+        """Raise `ProviderError`, with the cause, if the server was started for us and is gone.
+
+        Gives the reason if nobody can tell, else nothing.
+        """
+        return "" if self.place is None else await self.place.look(self.address)
 
     @property
     def all_headers(self) -> dict[str, str]:

@@ -78,6 +78,11 @@ def split_number(name: str) -> tuple[str, int | None]:
     return (match["base"], int(match["number"])) if match else (name, None)
 
 
+def image_name(name: str) -> str:
+    """A name that Docker takes for an image, with the tag `latest`."""
+    return f"{re.sub(r'[^a-z0-9]+', '-', name.lower()).strip('-') or 'env'}:latest"
+
+
 def _parameters(query: str, text: str) -> dict[str, Any]:
     from urllib.parse import parse_qsl  # few IDs have parameters
 

@@ -54,6 +54,8 @@ class EnvSpec:
 
     def loaded(self) -> Callable[..., Any]:
         """The factory itself. Raises `UsageError` for a spec that came from JSON without one."""
+        if self.url or self.image:
+            raise UsageError(f"{self.id} runs on a server and is not built here", "use it by the ID of its environment")
         factory: Callable[..., Any] | None = load(self.factory) if isinstance(self.factory, str) else self.factory
         if factory is None:
             hint = "a lambda cannot be written to JSON: register the environment here, or use 'module:name'"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import Distribution, distribution
@@ -12,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from envweave.errors import ProviderError, UsageError
-from envweave.images.target import OWN, Target
+from envweave.images.target import OWN, Target, project_table
 from envweave.images.wheel import pack, pack_package
 
 _PACKAGE = Path(__file__).parent.parent
@@ -91,8 +90,7 @@ def _needs_of(installed: Distribution) -> list[str]:
 
 def _needs_of_project(project: Path) -> list[str]:
     """Those that stand in its pyproject.toml; pip finds others when it installs the project."""
-    needed = tomllib.loads((project / "pyproject.toml").read_text())["project"].get("dependencies", ())
-    return [OWN, *needed]
+    return [OWN, *project_table(project).get("dependencies", ())]
 
 
 def _copy_shipped(folder: Path) -> None:

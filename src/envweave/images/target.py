@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 import tomllib
 from dataclasses import dataclass
@@ -10,7 +9,7 @@ from importlib.metadata import Distribution, PackageNotFoundError, distribution,
 from pathlib import Path
 from typing import Any
 
-from envweave.core.ids import EnvID
+from envweave.core.ids import EnvID, image_name
 from envweave.core.suggest import nearest
 from envweave.errors import EnvNotFoundError, UsageError
 from envweave.images.wheel import project_folder
@@ -48,17 +47,12 @@ def target_of(text: str, env: str = "") -> Target:
     return found
 
 
-def tag_of(name: str) -> str:
-    """A name that Docker takes, with `latest`."""
-    return f"{re.sub(r'[^a-z0-9]+', '-', name.lower()).strip('-') or 'env'}:latest"
-
-
 def _of_id(text: str) -> Target:
     id = EnvID.parse(text)
     found = spec(text)
     if found.url:
         raise UsageError(f"{found.url} is served already", "an image is made from an ID or a folder")
-    tag = tag_of(f"envweave-{id.locator}")
+    tag = image_name(f"envweave-{id.locator}")
     package = _distribution(id, found.source)
     if package.name == OWN:
         return Target(text, tag)
@@ -83,15 +77,15 @@ def _distribution(id: EnvID, source: str) -> Distribution:
 
 
 def _of_project(folder: Path, env: str) -> Target:
-    project = _project(folder)
+    project = project_table(folder)
     name = project.get("name")
     if not isinstance(name, str):
         raise UsageError(f"{folder / 'pyproject.toml'} has no project.name")
     points = project.get("entry-points", {}).get(GROUP, {})
-    return Target(_chosen(folder, list(points), env), tag_of(name), project=folder.resolve())
+    return Target(_chosen(folder, list(points), env), image_name(name), project=folder.resolve())
 
 
-def _project(folder: Path) -> dict[str, Any]:
+def project_table(folder: Path) -> dict[str, Any]:
     if not folder.is_dir():
         raise UsageError(f"there is no folder {str(folder)!r}", "envweave init my_env writes one")
     try:

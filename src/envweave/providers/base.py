@@ -36,6 +36,8 @@ class Provider(ABC):
     """Where it runs: `docker`, `process`, `kubernetes`, …"""
     url: str = ""
     """Where the server is; empty before `start` and after `stop`."""
+    ready_timeout: float = READY_TIMEOUT
+    """Seconds that clients who start it give it to be ready."""
     wanted: bool = True
     """Whoever waits for a server that nobody wants any more is told so, by `ClosedError`."""
 
@@ -43,7 +45,7 @@ class Provider(ABC):
     def start(self, *args: Any, **options: Any) -> str:
         """Begin, and return the URL of a server that will answer there soon: `wait_for_ready` says when.
 
-        Positional and keyword arguments replace those that the provider was made with, for this start. Raises
+        Positional and keyword arguments replace those that the provider was made with, from now on. Raises
         `ProviderError` with the cause; then nothing is left behind. Raises `UsageError` if it has started already.
         """
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 from envweave.errors import UsageError
+from envweave.providers.base import READY_TIMEOUT
 from envweave.providers.door import Door
+from envweave.providers.engine import is_far
 from envweave.providers.options import Options
 
 Pull = Literal["missing", "always", "never"]
@@ -45,10 +46,12 @@ class ContainerOptions(Options):
     direct: bool = True
     """Talk to a server of ours through a Unix socket where that can be: Docker's proxy halves the steps a second."""
     pull: Pull = "missing"
+    ready_timeout: float = READY_TIMEOUT
+    """Seconds that clients give it to be ready."""
     stop_timeout: int = 5
     """Seconds that the server has to end by itself."""
     docker_host: str | None = None
-    extra: Mapping[str, Any] = field(default_factory=dict)
+    extra: Mapping[str, Any] = field(default_factory=dict, repr=False)
     """Further arguments of the Docker SDK's `containers.create`, which win over what is said here."""
 
     def check(self) -> None:
@@ -97,18 +100,23 @@ class ContainerOptions(Options):
             "tmpfs": dict(self.tmpfs),
             "ports": published,
         }
-        own = {name: value for name, value in self.extra.items() if name != "labels"}
+        own = {name: value for name, value in self.extra.items() if name not in ("environment", "labels")}
+        options["environment"] |= _variables(self.extra.get("environment"))
         marked = {**self.extra.get("labels", {}), **labels, **marks}
         return {**{name: value for name, value in options.items() if value is not None}, **own, "labels": marked}
 
     def _host_side(self) -> Any:
         """Published for this machine only; for others if the daemon is on another, where we could not reach it else."""
-        daemon = self.docker_host or os.environ.get("DOCKER_HOST") or ""
-        far = daemon.startswith(("tcp://", "ssh://", "http"))
-        return self.host_port if far else ("127.0.0.1", self.host_port)
+        return self.host_port if is_far(self.docker_host) else ("127.0.0.1", self.host_port)
 
 
 _MOST = 1e9
+
+
+def _variables(given: Any) -> dict[str, str]:
+    """In the SDK's two forms."""
+    pairs = given.items() if isinstance(given, Mapping) else (str(each).partition("=")[::2] for each in given or ())
+    return {str(name): str(value) for name, value in pairs}
 
 
 def _bind(target: str) -> dict[str, str]:

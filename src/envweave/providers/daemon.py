@@ -1,4 +1,4 @@
-"""The Docker daemon: where it is, and a client of it. With `sandbox.docker`, the door to the Docker SDK."""
+"""A client of the Docker daemon. With `sandbox.docker`, the door to the Docker SDK."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
-from urllib.parse import urlsplit
 
-from envweave.errors import ProviderError, UnavailableError
+from envweave.errors import ProviderUnreachableError, UnavailableError
+from envweave.providers.engine import address
 
 try:
     import docker
@@ -17,9 +17,8 @@ try:
 except ModuleNotFoundError:
     raise UnavailableError("'docker' is not installed", "pip install 'envweave[docker]'") from None
 
-__all__ = ["FAILURES", "APIError", "ImageNotFound", "NotFound", "address", "connected", "machine", "reason"]
+__all__ = ["FAILURES", "APIError", "ImageNotFound", "NotFound", "connected", "reason"]
 
-DEFAULT_HOST = "unix:///var/run/docker.sock"
 FAILURES = (DockerException, OSError)
 """The SDK's own, and those of the connection to the daemon."""
 _PATIENCE = 120
@@ -28,7 +27,7 @@ _PATIENCE = 120
 
 @contextmanager
 def connected(host: str | None = None) -> Iterator[Any]:
-    """A client of the daemon, which has answered. Raises `ProviderError` if none does."""
+    """A client of the daemon, which has answered. Raises `ProviderUnreachableError` if none does."""
     url = address(host)
     try:
         if url.startswith("unix://"):  # the SDK would leave a socket open where nobody listens
@@ -38,21 +37,11 @@ def connected(host: str | None = None) -> Iterator[Any]:
         client = docker.from_env(environment=environment, version="auto", timeout=_PATIENCE)
     except FAILURES as error:
         hint = "is Docker installed and started, and may you use it? DOCKER_HOST names another daemon"
-        raise ProviderError(f"no Docker daemon at {url}: {reason(error)}", hint) from error
+        raise ProviderUnreachableError(f"no Docker daemon at {url}: {reason(error)}", hint) from error
     try:
         yield client
     finally:
         client.close()
-
-
-def address(host: str | None) -> str:
-    return host or os.environ.get("DOCKER_HOST") or DEFAULT_HOST
-
-
-def machine(host: str | None) -> str:
-    """The name of the machine that ports are published on, as seen from here."""
-    parts = urlsplit(address(host))
-    return (parts.hostname or "127.0.0.1") if parts.scheme in ("tcp", "http", "https", "ssh") else "127.0.0.1"
 
 
 def reason(error: Exception) -> str:

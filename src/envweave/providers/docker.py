@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import socket
 import sys
 import weakref
 from collections.abc import Callable, Mapping
@@ -12,13 +13,14 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, ClassVar
 
-from envweave.errors import ProviderError, UsageError
+from envweave.errors import ProviderError, ProviderUnreachableError, UsageError
 from envweave.providers import door, removal
 from envweave.providers.base import LAST_LINES, Provider, labels, shown
 from envweave.providers.container import ContainerOptions
-from envweave.providers.daemon import FAILURES, ImageNotFound, address, connected, machine, reason
+from envweave.providers.daemon import FAILURES, ImageNotFound, connected, reason
 from envweave.providers.door import LABEL, Door
 from envweave.providers.ending import advice, ending, settled, why_not_started
+from envweave.providers.engine import address, is_far, machine
 from envweave.providers.started import Started
 
 
@@ -48,6 +50,7 @@ class LocalDockerProvider(Provider):
         with connected(chosen.docker_host) as client:
             removal.make_up(client, chosen.docker_host)
             _fetch(client, chosen)
+            _see_port_free(chosen)
             self._name, self._door = name, _door(chosen)
             folder = "" if self._door is None else self._door.folder
             self._finalizer = weakref.finalize(self, removal.remove, name, folder, chosen, os.getpid())
@@ -76,8 +79,11 @@ class LocalDockerProvider(Provider):
         return f"http://{machine(chosen.docker_host)}:{bound[0]['HostPort']}"
 
     def shortcut(self, url: str) -> str:
-        entrance = self._door if url == self.url else None
-        return entrance.path if entrance is not None and entrance.is_open() else ""
+        return self._door.way_in() if self._door is not None and url == self.url else ""
+
+    @property
+    def ready_timeout(self) -> float:  # type: ignore[override]
+        return self.options.ready_timeout
 
     @property
     def env_vars(self) -> Mapping[str, str]:
@@ -103,7 +109,7 @@ class LocalDockerProvider(Provider):
         except FAILURES as error:
             if getattr(error, "status_code", 0) in (404, 409):  # the latter: it is being removed
                 raise ProviderError(f"the container of {self.options.image} is gone: somebody removed it") from None
-            raise ProviderError(f"the Docker daemon fails: {reason(error)}") from error
+            raise ProviderUnreachableError(f"the Docker daemon fails: {reason(error)}") from error
         raise ProviderError(f"the container of {self.options.image} {ending(state)}{shown(log)}", advice(state))
 
     def logs(self, tail: int | None = None) -> str:
@@ -157,6 +163,16 @@ def _to_the_end(call: Callable[[], Any]) -> Any:
     """A daemon does what it was asked for even if nobody waits any more, so Ctrl-C has to: else who would remove it?"""
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(call).result()
+
+
+def _see_port_free(chosen: ContainerOptions) -> None:
+    """With the host's network, who listens there already would be taken for the server."""
+    if chosen.network != "host" or is_far(chosen.docker_host):
+        return
+    with suppress(OSError), socket.create_connection(("127.0.0.1", chosen.port), timeout=1.0):
+        raise ProviderError(
+            f"port {chosen.port} of this machine is taken", "port=… and the server's own option choose another"
+        )
 
 
 def _fetch(client: Any, chosen: ContainerOptions) -> None:

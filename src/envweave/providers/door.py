@@ -1,8 +1,9 @@
 """A Unix socket of a server in a container, in a folder that is ours: the short way in, past Docker's proxy.
 
 The folder is mounted into the container, and a server of ours that finds `ENVWEAVE_SOCKET` listens there as well. Only
-we can enter the folder on this side, so whoever answers is the container. Where nobody does, as with servers of others,
-daemons of other machines and virtual ones, its published port is the way.
+we can enter the folder on this side, and only a socket that lies in it is taken, no link to another, so whoever answers
+is the container. Where nobody does, as with servers of others, daemons of other machines and virtual ones, the
+published port is the way.
 """
 
 from __future__ import annotations
@@ -10,15 +11,16 @@ from __future__ import annotations
 import os
 import shutil
 import socket
+import stat
 import tempfile
+import weakref
+from contextlib import suppress
 from pathlib import Path
 
 VARIABLE = "ENVWEAVE_SOCKET"
 LABEL = "envweave.door"
 _INSIDE = "/run/envweave"
 _PREFIX = "envweave-door-"
-_LONGEST = 100
-"""The path of a socket has room for 107 bytes."""
 
 
 class Door:
@@ -29,6 +31,7 @@ class Door:
         self._shared = Path(self.folder, "in")
         self._shared.mkdir()
         self._shared.chmod(0o1777)  # the server is another user
+        self._way = ""
 
     @property
     def path(self) -> str:
@@ -47,17 +50,30 @@ class Door:
     def labels(self) -> dict[str, str]:
         return {LABEL: self.folder}
 
-    def is_open(self) -> bool:
-        """Somebody listens."""
-        if len(self.path) > _LONGEST:
-            return False
-        try:
-            with socket.socket(socket.AF_UNIX) as visitor:
-                visitor.settimeout(1.0)
-                visitor.connect(self.path)
-            return True
-        except OSError:
-            return False
+    def way_in(self) -> str:
+        """A path that leads to the socket for as long as this door lives; empty if nobody listens.
+
+        It is the socket itself, held open: what the container puts in its place later leads nobody astray.
+        """
+        if not self._way:
+            with suppress(OSError):
+                held = os.open(self.path, os.O_PATH | os.O_NOFOLLOW)
+                closing = weakref.finalize(self, os.close, held)
+                if stat.S_ISSOCK(os.fstat(held).st_mode):
+                    self._way = f"/proc/self/fd/{held}"
+                else:
+                    closing()
+        return self._way if self._way and _listens(self._way) else ""
+
+
+def _listens(path: str) -> bool:
+    try:
+        with socket.socket(socket.AF_UNIX) as visitor:
+            visitor.settimeout(1.0)
+            visitor.connect(path)
+        return True
+    except OSError:
+        return False
 
 
 def remove(folder: str) -> None:

@@ -1,4 +1,4 @@
-"""What the options of providers have in common: they are chosen by name, and again for a single start."""
+"""What the options of providers have in common: they are chosen by name, and may be chosen again with a start."""
 
 from __future__ import annotations
 

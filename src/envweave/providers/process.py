@@ -70,12 +70,15 @@ class Process:
             _signal_group(self.pid, signal.SIGTERM)
             with suppress(subprocess.TimeoutExpired):
                 self.popen.wait(timeout)
-        _signal_group(self.pid, signal.SIGKILL)
-        _kill(self._mark)
-        self.popen.wait()
-        log, self._log = self._log, -1
-        if log >= 0:
-            os.close(log)
+        if self.popen.poll() is None:  # else its number may be somebody else's by now
+            _signal_group(self.pid, signal.SIGKILL)
+            self.popen.wait()
+        try:
+            _kill(self._mark)
+        finally:
+            log, self._log = self._log, -1
+            if log >= 0:
+                os.close(log)
 
 
 def found() -> list[Started]:

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 from envweave.errors import ProviderError, UsageError
-from envweave.providers.base import LAST_LINES, Provider, shown, wait_until
+from envweave.providers.base import LAST_LINES, READY_TIMEOUT, Provider, shown, wait_until
 from envweave.providers.process import Process
 
 HOST = "127.0.0.1"
@@ -40,6 +40,7 @@ class SubprocessProvider(Provider):
         env_vars: Mapping[str, str] | None = None,
         cwd: str | os.PathLike[str] | None = None,
         start_timeout: float = 60.0,
+        ready_timeout: float = READY_TIMEOUT,
         stop_timeout: float = 5.0,
     ) -> None:
         if isinstance(command, str):
@@ -50,6 +51,7 @@ class SubprocessProvider(Provider):
         self._env_vars = dict(env_vars or {})
         self._cwd = None if cwd is None else os.fspath(cwd)
         self._start_timeout = start_timeout
+        self.ready_timeout = ready_timeout
         self._stop_timeout = stop_timeout
         self._process: Process | None = None
         self._finalizer: weakref.finalize[..., Any] | None = None

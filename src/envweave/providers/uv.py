@@ -7,7 +7,7 @@ import shutil
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from envweave.errors import UnavailableError, UsageError
 from envweave.providers.subprocess import HOST, SubprocessProvider
@@ -19,12 +19,11 @@ OPENENV_SCRIPT = "server"
 class UVProvider(SubprocessProvider):
     """`uv run` of a project's server, on this machine and without walls: install only what you trust.
 
-    `project` is a folder with a pyproject.toml, or what `uv` can install (`my-env==1.2`, `git+https://…`). It is served
-    by the name under which it offers an environment to envweave, or by OpenEnv's `server` command; `env` names the
-    environment where there are several, `command` says it all, with `{port}` where the port belongs.
+    `project` is a folder with a pyproject.toml, or what `uv` can install (`my-env==1.2`, `git+https://…`). A folder is
+    served by the name under which it offers an environment to envweave; what offers none, or is no folder, by OpenEnv's
+    command `server`. `env` names the environment where there are several, or where it cannot be seen; `command` says it
+    all, with `{port}` where the port belongs.
     """
-
-    kind: ClassVar[str] = "process"
 
     def __init__(
         self,

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from inspect import signature
 from typing import TYPE_CHECKING, Any
 
+from envweave.core.ids import image_name
 from envweave.core.lookup import address, load
 from envweave.core.spec import EnvSpec
 from envweave.core.suggest import nearest, refuse_unknown
@@ -82,14 +83,14 @@ def _check_options(backend: str, provider: Any, options: Mapping[str, Any]) -> N
     parameters = list(signature(provider).parameters.values())
     names = [each.name for each in parameters if each.kind is each.KEYWORD_ONLY]
     if parameters[0].name in options:
-        raise UsageError(f"{backend!r} has no option {parameters[0].name!r}", "docker_image=… names the image")
+        raise UsageError(f"{backend!r} has no option {parameters[0].name!r}", "the ID and docker_image=… say what runs")
     if names:
         refuse_unknown(options, names, f"{backend!r} has no option", "options")
 
 
 def _image_of(spec: EnvSpec) -> str:
     """The tag that `envweave build` gives."""
-    return f"envweave-{spec.id}:latest"
+    return image_name(f"envweave-{spec.id}")
 
 
 def _servable(spec: EnvSpec, image: str | None) -> str:

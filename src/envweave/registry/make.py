@@ -81,7 +81,9 @@ def spec_with(id: str | EnvSpec, kwargs: dict[str, Any]) -> EnvSpec:
     if found.url:
         raise UsageError(f"{found.url} is served already")
     if found.image:
-        raise UsageError(f"{found.id} is an image that serves by itself", f"docker run -p 8000:8000 {found.image}")
+        raise UsageError(
+            f"{found.id} is an image that serves by itself", f"docker run -p 127.0.0.1:8000:8000 {found.image}"
+        )
     blueprint(found, kwargs)
     return replace(found, kwargs={**found.kwargs, **kwargs})
 

@@ -15,7 +15,7 @@ import resource
 import socket
 import sys
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import Any
 
 import uvicorn
@@ -47,6 +47,7 @@ class Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, path: str | None) -> None:
         super().__init__(config)
         self._path = path
+        self._listens = False
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -59,6 +60,13 @@ class Server(uvicorn.Server):
             log.warning("cannot listen at %s: %s", self._path, error)
         else:
             self.servers.append(server)
+            self._listens = True
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().shutdown(sockets)
+        if self._listens:
+            with suppress(OSError):
+                os.unlink(self._path or "")
 
     def _connection(self) -> Any:
         protocol: Any = self.config.http_protocol_class
@@ -101,4 +109,5 @@ def _bound(host: str, port: int) -> socket.socket:
 def _allow_many_files() -> None:
     """Each connection is an open file; take as many as the system gives."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    with suppress(ValueError, OSError):  # not every system lets us
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

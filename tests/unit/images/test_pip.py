@@ -4,8 +4,8 @@ from envweave.images.pip import authorities, build_arguments, parsed
 
 LISTING = """\
 :env:.proxy='http://proxy:3128'
-global.extra-index-url='https://a/simple\\nfile:///opt/pypi https://b/simple'
-global.find-links='/opt/wheels'
+global.extra-index-url='https://a/simple\\nfile:///srv/index https://b/simple'
+global.find-links='/srv/wheels'
 global.index-url='https://global/simple'
 global.proxy='http://other:3128'
 install.index-url="https://install/simple"
@@ -27,7 +27,7 @@ def test_folders_of_this_machine_are_not_handed_on():
         "PIP_EXTRA_INDEX_URL": "https://a/simple https://b/simple",
         "PIP_PROXY": "http://proxy:3128",
     }
-    assert build_arguments({"index-url": "file:///opt/pypi"}) == {}
+    assert build_arguments({"index-url": "file:///srv/index"}) == {}
 
 
 def test_authorities_are_those_of_pip_or_of_the_environment(tmp_path, monkeypatch):

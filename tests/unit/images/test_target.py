@@ -2,8 +2,9 @@
 
 import pytest
 
+from envweave.core.ids import image_name
 from envweave.errors import EnvNotFoundError, UsageError
-from envweave.images.target import tag_of, target_of
+from envweave.images.target import target_of
 
 PROJECT = """
 [project]
@@ -43,7 +44,7 @@ def test_what_comes_with_envweave_needs_nothing_more():
     ],
 )
 def test_a_tag_is_one_that_docker_takes(name, tag):
-    assert tag_of(name) == tag
+    assert image_name(name) == tag
 
 
 def test_the_tag_of_a_name_does_not_hold_its_parameters():

@@ -3,6 +3,8 @@
 import os
 import socket
 
+import pytest
+
 from envweave.providers import door
 from envweave.providers.door import Door
 
@@ -17,27 +19,66 @@ def test_only_we_can_enter_and_anybody_inside_can_write():
     assert not os.path.exists(made.folder)
 
 
-def test_it_is_open_while_somebody_listens():
+def test_there_is_a_way_in_while_somebody_listens():
     made = Door()
     try:
-        assert not made.is_open()
+        assert made.way_in() == ""
         with socket.socket(socket.AF_UNIX) as listener:
             listener.bind(made.path)
-            assert not made.is_open()
+            assert made.way_in() == ""
             listener.listen()
-            assert made.is_open()
-        assert not made.is_open()
+            way = made.way_in()
+            with socket.socket(socket.AF_UNIX) as visitor:
+                visitor.connect(way)
+            assert made.way_in() == way
+        assert made.way_in() == ""
     finally:
         door.remove(made.folder)
 
 
-def test_a_path_that_is_too_long_for_a_socket_is_no_door(tmp_path, monkeypatch):
-    deep = tmp_path / ("x" * 120)
-    deep.mkdir()
-    monkeypatch.setattr("tempfile.tempdir", str(deep))
+def test_a_link_to_another_socket_is_no_way_in(tmp_path):
     made = Door()
-    assert not made.is_open()
-    door.remove(made.folder)
+    try:
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(str(tmp_path / "of-the-host"))
+            listener.listen()
+            os.symlink(tmp_path / "of-the-host", made.path)
+            assert made.way_in() == ""
+    finally:
+        door.remove(made.folder)
+
+
+def test_what_is_put_in_place_of_the_socket_leads_nobody_astray(tmp_path):
+    made = Door()
+    try:
+        with socket.socket(socket.AF_UNIX) as inside, socket.socket(socket.AF_UNIX) as host:
+            inside.bind(made.path)
+            inside.listen()
+            host.bind(str(tmp_path / "of-the-host"))
+            host.listen()
+            host.setblocking(False)
+            way = made.way_in()
+            os.unlink(made.path)
+            os.symlink(tmp_path / "of-the-host", made.path)
+            with socket.socket(socket.AF_UNIX) as visitor:
+                visitor.connect(way)
+            inside.accept()[0].close()
+            with pytest.raises(BlockingIOError):
+                host.accept()
+    finally:
+        door.remove(made.folder)
+
+
+def test_a_file_is_no_way_in_and_costs_no_descriptor():
+    made = Door()
+    try:
+        before = len(os.listdir("/proc/self/fd"))
+        with open(made.path, "w"):
+            pass
+        assert made.way_in() == ""
+        assert len(os.listdir("/proc/self/fd")) == before
+    finally:
+        door.remove(made.folder)
 
 
 def test_what_does_not_look_like_a_door_is_not_removed(tmp_path):

@@ -140,6 +140,14 @@ def test_an_image_has_the_name_that_build_gives_it():
     assert hosting_for(spec, "docker_http", "mine:1").provider().options.image == "mine:1"
 
 
+@pytest.mark.parametrize("id", ["echo", "rock-paper-scissors", "pkg://envweave.envs.echo:EchoEnvironment"])
+def test_the_image_of_an_id_is_the_one_that_build_makes_of_it(id):
+    pytest.importorskip("docker")
+    from envweave.images.target import target_of
+
+    assert hosting_for(ew.spec(id), "docker_http").provider().options.image == target_of(id).tag
+
+
 def test_a_server_of_one_s_own_takes_arguments_of_whoever_knows_its_token():
     pytest.importorskip("docker")
     hosting = hosting_for(ew.spec("echo"), "docker_http", None, {"env_vars": {"A": "1"}})

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Any, ClassVar
 
 from envweave.core import owners
-from envweave.errors import ProviderError, UsageError
+from envweave.errors import ProviderError, ProviderUnreachableError, UsageError
 from envweave.providers.base import LAST_LINES, READY_TIMEOUT, Provider, health, is_stray, shown, wait_until
 from envweave.providers.kubernetes import manifests
 from envweave.providers.kubernetes.cluster import ClusterError, Connection, connected
@@ -83,6 +83,10 @@ class KubernetesProvider(Provider):
         return self._replicas.namespace if self._replicas else self.options.namespace
 
     @property
+    def ready_timeout(self) -> float:  # type: ignore[override]
+        return self.options.ready_timeout
+
+    @property
     def env_vars(self) -> Mapping[str, str]:
         return self.options.env_vars
 
@@ -148,7 +152,9 @@ class KubernetesProvider(Provider):
             pods = made.pods()
             found = self._pod_trouble(made, pods) if made.kind == "Pod" else self._deployment_trouble(made, pods)
         except ClusterError as error:
-            if self._waiting and error.passing:
+            if error.passing and not self._waiting:
+                raise ProviderUnreachableError(error.message, error.hint) from error
+            if error.passing:
                 return
             raise
         if self.url and made.reach == "pod":

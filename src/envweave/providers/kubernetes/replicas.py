@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import functools
 import socket
 import threading
@@ -13,7 +14,7 @@ from typing import Any
 from envweave.errors import ProviderError
 from envweave.providers.base import in_owner, labels
 from envweave.providers.kubernetes import manifests
-from envweave.providers.kubernetes.cluster import ClusterError, Connection
+from envweave.providers.kubernetes.cluster import ClusterError, Connection, connected
 from envweave.providers.kubernetes.diagnosis import is_ready
 from envweave.providers.kubernetes.forwarding import Forward
 from envweave.providers.kubernetes.heartbeat import Heartbeat
@@ -24,6 +25,8 @@ _BEATS = 4
 _TRIES, _PAUSE = 3, 0.5
 """How often, and after how many seconds, something is deleted again while the API server has no time."""
 _GONE_PAUSE = 0.2
+_OWED: set[Replicas] = set()
+"""What was to be removed when the API server did not answer."""
 
 
 class Replicas:
@@ -51,6 +54,7 @@ class Replicas:
 
     def create(self) -> None:
         """Raises `ProviderError`; then some of it may be there, which `end` removes."""
+        make_up()
         make = manifests.pod if self.kind == "Pod" else manifests.deployment
         expires = manifests.expiry(self.options.lease)
         owners = _own_pod(self.connection, self.namespace)
@@ -99,7 +103,7 @@ class Replicas:
         return next((forward.trouble for forward in self._forwards if forward.trouble), "")
 
     def end(self, wait: float = 0.0) -> None:
-        """Where the API server does not answer, `envweave gc` will find it later."""
+        """Where the API server does not answer, it is done with our next start, or at exit."""
         if not in_owner(self._pid):
             return
         if self._heartbeat is not None:
@@ -107,11 +111,12 @@ class Replicas:
         for forward in self._forwards:
             forward.close()
         try:
-            with suppress(ProviderError):
-                if self._ours:
-                    self._delete(self.kind, manifests.grace(self.options) if self.kind == "Pod" else None)
-                    self._delete("Service", None)  # it would go by itself, but later
-                    self._wait_until_gone(wait)
+            if self._ours:
+                self._delete(self.kind, manifests.grace(self.options) if self.kind == "Pod" else None)
+                self._delete("Service", None)  # it would go by itself, but later
+                self._wait_until_gone(wait)
+        except ProviderError:
+            _OWED.add(self)
         finally:
             self.connection.close()
 
@@ -168,6 +173,16 @@ class Replicas:
         if not self._places[place]:
             raise ProviderError("its pod is gone, and the next one is not ready yet")
         return self.connection.dial(self._places[place], self.namespace, self.options.port)
+
+
+@atexit.register
+def make_up() -> None:
+    """Remove what should be gone already, where the API server answers again."""
+    for owed in list(_OWED):
+        with suppress(ProviderError), connected(owed.options.kubeconfig, owed.options.context) as connection:
+            connection.delete(owed.kind, owed.name, owed.namespace)
+            connection.delete("Service", owed.name, owed.namespace)
+            _OWED.discard(owed)
 
 
 def _own_pod(connection: Connection, namespace: str) -> list[manifests.Manifest]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, get_args
 
 from envweave.errors import UsageError
+from envweave.providers.base import READY_TIMEOUT
 from envweave.providers.options import Options
 
 Reach = Literal["auto", "port-forward", "service", "pod"]
@@ -76,6 +77,8 @@ class WorkloadOptions(Options):
     """Seconds that the server has to end by itself; nobody waits for it."""
     unschedulable_after: float = 10.0
     """Seconds that the scheduler has to find a node: one may be on its way."""
+    ready_timeout: float = READY_TIMEOUT
+    """Seconds that clients give it to be ready: pulling a large image takes its time."""
     extra: Mapping[str, Any] = field(default_factory=dict, repr=False)
     """Laid over the specification of the pod, items of lists by their name: the container's name is `server`."""
 

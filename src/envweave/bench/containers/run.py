@@ -31,9 +31,13 @@ def measure(rounds: int, *, image: str | None = None) -> list[Figure]:
 
 
 def _see(image: str) -> None:
-    """Raise `EnvWeaveError`, with what to do, where there is no Docker or no such image."""
+    """Make the usual image if it is missing. Raises `EnvWeaveError`, with what to do, where there is none."""
     from envweave.images.build import id_of  # the Docker SDK
+    from envweave.images.image import Options, make_image
+    from envweave.images.target import target_of
 
-    if not id_of(image):
-        hint = f"envweave build echo -t {image} makes it, --env-image names another"
-        raise ProviderError(f"no image {image!r} here", hint)
+    if id_of(image):
+        return
+    if image != IMAGE:
+        raise ProviderError(f"no image {image!r} here", f"envweave build echo -t {image} makes it")
+    make_image(target_of("echo"), Options(tag=image, network="host", test=False), lambda step: None)

@@ -1,22 +1,24 @@
-"""Steps per second of a server in a container, against the same server as a plain process of this machine."""
+"""Steps per second of a server in a container, against the same server as a plain process of this machine.
+
+With the clients that users have, and the way they take: a Unix socket into the container; and, to see what that is
+worth, the port that Docker publishes.
+"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, closing
-from dataclasses import dataclass, replace
-from urllib.parse import urlsplit
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import Any
 
 import uvloop
 
 from envweave.bench.figure import Figure
-from envweave.bench.wire.batch import Woven
-from envweave.bench.wire.clients import OURS, VECTOR, Client
-from envweave.bench.wire.duel import Contender, duel
-from envweave.bench.wire.servers import Served, cpu_seconds
-from envweave.bench.wire.steps import sessions
-from envweave.providers.base import running
-from envweave.providers.daemon import connected
+from envweave.bench.wire.driven import MESSAGE
+from envweave.bench.wire.duel import Contender, Slice, duel
+from envweave.client.env_client import EnvClient, connect_vector
+from envweave.providers.base import Provider
 from envweave.providers.docker import LocalDockerProvider
 from envweave.providers.subprocess import SubprocessProvider
 
@@ -26,94 +28,54 @@ WANTED = 0.85
 TURNS = 4
 """In a round: one is less than half a second, and what is looked for is small."""
 
-
-@dataclass(frozen=True)
-class Provided:
-    """A server that a provider has started."""
-
-    url: str
-    pid: int
-
-    @property
-    def host(self) -> str:
-        return urlsplit(self.url).hostname or ""
-
-    @property
-    def port(self) -> int:
-        return urlsplit(self.url).port or 80
-
-    def cpu_seconds(self) -> float:
-        """0 where its process is not to be seen from here."""
-        try:
-            return cpu_seconds(self.pid)
-        except OSError:
-            return 0.0
-
-
-Open = Callable[[Served], AbstractAsyncContextManager[Contender]]
+Client = Callable[[ExitStack, Provider], Callable[[], int]]
+"""From a server to a step, or many at once, which says how many."""
 
 
 def steps(image: str, rounds: int) -> list[Figure]:
-    """To the container's own address where there is a sure way to it; and through Docker's proxy."""
-    with ExitStack() as stack:
-
-        def in_container(*, direct: bool) -> Provided:
-            provider = LocalDockerProvider(image, direct=direct)
-            return Provided(stack.enter_context(running(provider)), _pid(provider))
-
-        process = SubprocessProvider("echo")
-        outside = Provided(stack.enter_context(running(process)), process.process.pid)
-        inside, proxied = in_container(direct=True), in_container(direct=False)
-        return uvloop.run(_compare(inside, proxied, outside, rounds * TURNS))
-
-
-async def _compare(inside: Provided, proxied: Provided, outside: Provided, rounds: int) -> list[Figure]:
+    """One session, and many on one connection."""
     many = f"{VECTOR_SIZE} sessions on one connection"
-    ways: tuple[tuple[str, Open, Provided, float | None], ...] = (
-        ("raw client, 1 session: in a container / outside", _single, inside, WANTED),
-        (f"raw client, {many}: in a container / outside", _batch, inside, WANTED),
-        ("own client, 1 session: in a container / outside", _own, inside, WANTED),
-        (f"own vector, {many}: in a container / outside", _vector, inside, WANTED),
-        ("raw client, 1 session: through Docker's proxy / outside", _single, proxied, None),
-        (f"raw client, {many}: through Docker's proxy / outside", _batch, proxied, None),
+    ways: tuple[tuple[str, Client, bool, float | None], ...] = (
+        ("1 session: in a container / outside", _single, True, WANTED),
+        (f"{many}: in a container / outside", _vector, True, WANTED),
+        ("1 session: through Docker's proxy / outside", _single, False, None),
+        (f"{many}: through Docker's proxy / outside", _vector, False, None),
     )
     figures = []
-    for what, open, place, wanted in ways:
-        async with open(place) as ours, open(outside) as theirs:
-            figure = (await duel(ours, theirs, rounds=rounds)).figure(what, at_least=wanted)
-        figures.append(replace(figure, note=f"{figure.note}; {figure.measured['best']:.2f} by the quietest"))
+    for what, client, direct, wanted in ways:
+        with ExitStack() as stack:
+            inside = _stepping(client(stack, LocalDockerProvider(image, direct=direct)))
+            outside = _stepping(client(stack, SubprocessProvider("echo")))
+            figure = uvloop.run(duel(inside, outside, rounds=rounds * TURNS)).figure(what, at_least=wanted)
+        rates = "{:.0f} / {:.0f} a second".format(*figure.measured["rates"])
+        figures.append(replace(figure, note=f"{rates}; {figure.measured['best']:.2f} by the quietest"))
     return figures
 
 
-@asynccontextmanager
-async def _single(server: Served) -> AsyncIterator[Contender]:
-    with closing(await sessions(server, 1)) as crowd:
-        yield crowd
+def _single(stack: ExitStack, provider: Provider) -> Callable[[], int]:
+    env: EnvClient[Any, Any, Any] = stack.enter_context(EnvClient(provider))
+    env.reset()
+
+    def step() -> int:
+        result = env.step({"message": MESSAGE})
+        assert result.observation["echoed_message"] == MESSAGE
+        return 1
+
+    return step
 
 
-@asynccontextmanager
-async def _batch(server: Served) -> AsyncIterator[Contender]:
-    woven = await Woven.open(server, count=VECTOR_SIZE)
-    try:
-        yield woven.batch
-    finally:
-        await woven.close()
+def _vector(stack: ExitStack, provider: Provider) -> Callable[[], int]:
+    vector = stack.enter_context(connect_vector(provider, VECTOR_SIZE))
+    vector.reset()
+    actions = [{"message": MESSAGE}] * VECTOR_SIZE
+    return lambda: len(vector.step(actions).results)
 
 
-@asynccontextmanager
-async def _own(server: Served) -> AsyncIterator[Contender]:
-    async with Client(server, OURS) as client:
-        await client.open(1)
-        yield client
+def _stepping(step: Callable[[], int]) -> Contender:
+    async def run(seconds: float) -> Slice:
+        count, began = 0, time.perf_counter()
+        while (passed := time.perf_counter() - began) < seconds:
+            count += step()
+        return Slice(count, passed, 0.0)
 
-
-@asynccontextmanager
-async def _vector(server: Served) -> AsyncIterator[Contender]:
-    async with Client(server, VECTOR) as client:
-        await client.open(VECTOR_SIZE)
-        yield client
-
-
-def _pid(provider: LocalDockerProvider) -> int:
-    with connected() as client:
-        return int(client.containers.get(provider.name).attrs["State"]["Pid"])
+    return run

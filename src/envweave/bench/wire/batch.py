@@ -13,7 +13,7 @@ from envweave.bench.wire.clients import OURS, VECTOR, Client
 from envweave.bench.wire.driven import MESSAGE
 from envweave.bench.wire.duel import WARM, Slice, duel
 from envweave.bench.wire.links import TIMEOUT, WebSocket
-from envweave.bench.wire.servers import Pair, Served
+from envweave.bench.wire.servers import Pair, Server
 from envweave.bench.wire.steps import sessions
 from envweave.wire.protocol import RESULT, SUBPROTOCOL
 
@@ -36,7 +36,7 @@ _heads = msgspec.json.Decoder(Head | list[Head]).decode
 class Woven:
     """A connection that speaks the extension, with its sessions. Numbers calls; a slice leaves all of them at rest."""
 
-    def __init__(self, server: Served, link: WebSocket, *, count: int) -> None:
+    def __init__(self, server: Server, link: WebSocket, *, count: int) -> None:
         self._server = server
         self._link = link
         self._numbers = [0] * count
@@ -48,8 +48,8 @@ class Woven:
         self._rest: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     @classmethod
-    async def open(cls, server: Served, *, count: int) -> Woven:
-        link = await WebSocket(subprotocol=SUBPROTOCOL).open(server.port, server.host)
+    async def open(cls, server: Server, *, count: int) -> Woven:
+        link = await WebSocket(subprotocol=SUBPROTOCOL).open(server.port)
         woven = cls(server, link, count=count)
         for ref in range(count):
             await link.ask(link.framed(b'{"type":"open","ref":%d,"data":{}}' % ref))

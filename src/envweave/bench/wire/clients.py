@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from envweave.bench.figure import Figure
 from envweave.bench.wire.duel import Slice, duel
-from envweave.bench.wire.servers import PEERS, Pair, Served
+from envweave.bench.wire.servers import PEERS, Pair, Server
 
 OPENENV = (str(PEERS / "openenv_client.py"),)
 OURS = ("-m", "envweave.bench.wire.own_client")
@@ -21,7 +21,7 @@ WANTED = {1: 2.0, 64: 3.0}
 class Client:
     """A client process and its sessions on a server: a contender, once they are open. Use it in an `async with`."""
 
-    def __init__(self, server: Served, program: tuple[str, ...]) -> None:
+    def __init__(self, server: Server, program: tuple[str, ...]) -> None:
         self._server = server
         self._program = program
         self._process: asyncio.subprocess.Process

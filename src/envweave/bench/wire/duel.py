@@ -11,7 +11,7 @@ from typing import Any
 
 from envweave.bench.figure import Figure
 from envweave.bench.wire.links import TIMEOUT, Link
-from envweave.bench.wire.servers import Served
+from envweave.bench.wire.servers import Server
 
 SLICE = 0.4
 """Seconds of one turn."""
@@ -128,7 +128,7 @@ class Stepper:
 class Crowd:
     """Steppers side by side against one server: a contender. Whoever made it closes it."""
 
-    def __init__(self, server: Served, steppers: Sequence[Stepper]) -> None:
+    def __init__(self, server: Server, steppers: Sequence[Stepper]) -> None:
         self._server = server
         self._steppers = steppers
 

@@ -40,8 +40,8 @@ class Link(asyncio.Protocol, ABC):
         self._lost: asyncio.Future[None] = self._loop.create_future()
         self._buffer = b""
 
-    async def open(self, port: int, host: str = HOST) -> Self:
-        await self._loop.create_connection(lambda: self, host, port)
+    async def open(self, port: int) -> Self:
+        await self._loop.create_connection(lambda: self, HOST, port)
         await asyncio.wait_for(self._up, TIMEOUT)
         return self
 

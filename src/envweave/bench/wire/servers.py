@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 PEERS = Path(__file__).parent / "peers"
 HOST = "127.0.0.1"
@@ -24,32 +23,18 @@ START_TIMEOUT = 60.0
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
-class Served(Protocol):
-    """A server that is stepped, wherever it runs."""
-
-    @property
-    def host(self) -> str: ...
-    @property
-    def port(self) -> int: ...
-    @property
-    def url(self) -> str: ...
-    def cpu_seconds(self) -> float:
-        """What it has used so far."""
-
-
 class Server:
     """One process that serves on a port of its own. Starts when made; `wait` until it answers; `stop` it."""
 
     def __init__(self, name: str, command: Callable[[int], list[str]]) -> None:
         self.name = name
-        self.host = HOST
         self.port = _free_port()
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
         self._process = subprocess.Popen(command(self.port), stdout=self._log, stderr=subprocess.STDOUT)
 
     @property
     def url(self) -> str:
-        return f"http://{self.host}:{self.port}"
+        return f"http://{HOST}:{self.port}"
 
     def wait(self) -> None:
         """Return when it is healthy. Raises `RuntimeError` with its last words if it does not become so."""
@@ -82,7 +67,9 @@ class Server:
     # What the kernel says of it.
 
     def cpu_seconds(self) -> float:
-        return cpu_seconds(self._process.pid)
+        """Of all its threads, also of those that have ended, in steps of 10 ms."""
+        fields = self._proc("stat").rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / _TICKS
 
     def memory_bytes(self) -> int:
         return self._field("smaps_rollup", "Rss:") * 1024
@@ -96,12 +83,6 @@ class Server:
 
     def _proc(self, file: str) -> str:
         return Path(f"/proc/{self._process.pid}/{file}").read_text()
-
-
-def cpu_seconds(pid: int) -> float:
-    """Of all threads of a process, also of those that have ended, in steps of 10 ms."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / _TICKS
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from envweave.bench.figure import Figure
 from envweave.bench.wire.driven import MESSAGE
 from envweave.bench.wire.duel import Crowd, Stepper, duel
 from envweave.bench.wire.links import HTTP, WebSocket, opened
-from envweave.bench.wire.servers import Pair, Served, Server
+from envweave.bench.wire.servers import Pair, Server
 
 RESET = WebSocket.framed(b'{"type":"reset","data":{}}')
 STEP = WebSocket.framed(b'{"type":"step","data":{"message":"%b"}}' % MESSAGE.encode())
@@ -49,11 +49,11 @@ async def over_http(pair: Pair, rounds: int) -> list[Figure]:
     return figures
 
 
-async def sessions(server: Served, count: int) -> Crowd:
+async def sessions(server: Server, count: int) -> Crowd:
     """Sessions in OpenEnv's protocol, each on a connection of its own."""
 
     async def one() -> Stepper:
-        link = await WebSocket().open(server.port, server.host)
+        link = await WebSocket().open(server.port)
         await link.ask(RESET)
         return Stepper(link, STEP, ECHO)
 

@@ -36,7 +36,7 @@ class ContainerOptions(Options):
     """The name of a network, `bridge` or `host`."""
     user: str | int | None = None
     read_only: bool = False
-    """Nothing but `tmpfs` and volumes can be written."""
+    """Nothing but `tmpfs` and volumes can be written; so there is no socket for `direct` either."""
     tmpfs: Mapping[str, str] = field(default_factory=dict)
     """From a path inside to the options of a file system in memory, e.g. `{"/tmp": "size=64m"}`."""
     port: int = 8000

@@ -198,8 +198,13 @@ def _no_image(image: str, why: str) -> ProviderError:
 
 
 def _door(chosen: ContainerOptions) -> Door | None:
-    """A short way in, where the daemon sees our folders."""
-    if not chosen.direct or sys.platform != "linux" or not address(chosen.docker_host).startswith("unix://"):
+    """A short way in, where the daemon sees our folders; none into a container that is to write nowhere."""
+    if (
+        chosen.read_only
+        or not chosen.direct
+        or sys.platform != "linux"
+        or not address(chosen.docker_host).startswith("unix://")
+    ):
         return None
     with suppress(OSError):  # a full disk is no reason to do without the container
         return Door()

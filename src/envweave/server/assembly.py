@@ -108,8 +108,13 @@ def create_bare_app(spec: EnvSpec, **settings: Any) -> Starlette:
 
         return get_swagger_ui_html(openapi_url="/openapi.json", title=assembly.title)
 
+    async def redoc(_: Request) -> Response:
+        from fastapi.openapi.docs import get_redoc_html
+
+        return get_redoc_html(openapi_url="/openapi.json", title=assembly.title)
+
     app = Starlette(
-        routes=[*assembly.routes, Route("/openapi.json", openapi), Route("/docs", docs)],
+        routes=[*assembly.routes, Route("/openapi.json", openapi), Route("/docs", docs), Route("/redoc", redoc)],
         middleware=assembly.middleware,
         lifespan=assembly.lifespan,
         exception_handlers={HTTPException: _refuse},

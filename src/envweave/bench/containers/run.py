@@ -40,4 +40,4 @@ def _see(image: str) -> None:
         return
     if image != IMAGE:
         raise ProviderError(f"no image {image!r} here", f"envweave build echo -t {image} makes it")
-    make_image(target_of("echo"), Options(tag=image, network="host", test=False), lambda step: None)
+    make_image(target_of("echo"), Options(tag=image, network="host", test=False), lambda _: None)

@@ -308,7 +308,7 @@ def own_engine(docker_engine, echo_image):
         except EngineError as error:
             need("docker", str(error))
         with closing(connect_engine(docker_engine)) as source, closing(connect_engine(own.url)) as sink:
-            sink.images.load(b"".join(source.images.get(echo_image).save(named=True)))
+            sink.images.load(b"".join(source.images.get(echo_image).save(named=echo_image)))
         yield own
 
 
@@ -543,7 +543,7 @@ print("nothing is left" if holdings() == before else f"{before} {holdings()}")
 def test_fifty_containers_come_and_go_and_leave_nothing(docker_engine, python_image):
     with restartable_engine() as own, closing(connect_engine(own.url)) as client:  # where nobody else makes anything
         with closing(connect_engine(docker_engine)) as source:
-            client.images.load(b"".join(source.images.get(python_image).save(named=True)))
+            client.images.load(b"".join(source.images.get(python_image).save(named=python_image)))
         client.images.build(fileobj=BytesIO(f"FROM {python_image}\nVOLUME /data\n".encode()), tag="with-volume")
         before = {each.name for each in (*client.networks.list(), *client.volumes.list())}
         owner = script(CYCLES, "with-volume", env={**os.environ, "DOCKER_HOST": own.url})

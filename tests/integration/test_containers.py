@@ -289,7 +289,8 @@ def test_environments_are_spread_evenly_over_containers(engine, env_image, count
 def sessions(container):
     """How many of them a container has, as it says itself."""
     look = (
-        "import http.client as h; c = h.HTTPConnection('127.0.0.1', 8000); c.request('GET', '/metrics'); "
+        "import os, http.client as h; c = h.HTTPConnection('127.0.0.1', 8000); "
+        "c.request('GET', '/metrics', headers={'Authorization': 'Bearer ' + os.environ['ENVWEAVE_TOKEN']}); "
         "print(next(l for l in c.getresponse().read().decode().splitlines() if l.startswith('envweave_sessions')))"
     )
     return int(float(container.exec_run(["python3", "-c", look]).output.split()[-1]))

@@ -581,7 +581,7 @@ def podman(docker_engine, python_image, tmp_path_factory):
         if service.poll() is not None:
             need("podman", f"its service ends: {(folder / 'log').read_text()[-500:]}")
         with closing(connect_engine(docker_engine)) as engine, closing(connect_engine(url)) as other:
-            chunks = engine.images.get(python_image).save(named=True)
+            chunks = engine.images.get(python_image).save(named=python_image)
             other.images.load(b"".join(chunks))
         yield url
         subprocess.run([*command, "rm", "--all", "--force"], env=environment, capture_output=True, check=False)
@@ -646,7 +646,7 @@ time.sleep(600)
 
 def test_a_client_of_podman_plays(podman, docker_engine, echo_image):
     with closing(connect_engine(docker_engine)) as engine, closing(connect_engine(podman)) as other:
-        other.images.load(b"".join(engine.images.get(echo_image).save(named=True)))
+        other.images.load(b"".join(engine.images.get(echo_image).save(named=echo_image)))
     with connect(LocalDockerProvider(echo_image, docker_host=podman)) as env:
         env.reset()
         assert env.step({"message": "hello"}).reward == pytest.approx(0.5)

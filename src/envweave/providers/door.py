@@ -18,9 +18,9 @@ from contextlib import suppress
 from pathlib import Path
 
 VARIABLE = "ENVWEAVE_SOCKET"
-LABEL = "envweave.door"
+LABEL = "envweave.socket"
 _INSIDE = "/run/envweave"
-_PREFIX = "envweave-door-"
+_PREFIX = "envweave-socket-"
 
 
 class Door:

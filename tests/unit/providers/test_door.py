@@ -82,11 +82,11 @@ def test_a_file_is_no_way_in_and_costs_no_descriptor():
 
 
 def test_what_does_not_look_like_a_door_is_not_removed(tmp_path):
-    for name in ("precious", "my-envweave-door-1"):
+    for name in ("precious", "my-envweave-socket-1"):
         (tmp_path / name).mkdir()
         door.remove(str(tmp_path / name))
         assert (tmp_path / name).exists()
-    (tmp_path / "envweave-door-link").symlink_to(tmp_path / "precious")
-    door.remove(str(tmp_path / "envweave-door-link"))
+    (tmp_path / "envweave-socket-link").symlink_to(tmp_path / "precious")
+    door.remove(str(tmp_path / "envweave-socket-link"))
     door.remove("")
     assert (tmp_path / "precious").exists()

@@ -544,7 +544,9 @@ def test_fifty_containers_come_and_go_and_leave_nothing(docker_engine, python_im
     with restartable_engine() as own, closing(connect_engine(own.url)) as client:  # where nobody else makes anything
         with closing(connect_engine(docker_engine)) as source:
             client.images.load(b"".join(source.images.get(python_image).save(named=python_image)))
-        client.images.build(fileobj=BytesIO(f"FROM {python_image}\nVOLUME /data\n".encode()), tag="with-volume")
+        client.images.build(
+            fileobj=BytesIO(f"FROM {python_image}\nVOLUME /data\n".encode()), tag="with-volume", rm=True
+        )
         before = {each.name for each in (*client.networks.list(), *client.volumes.list())}
         owner = script(CYCLES, "with-volume", env={**os.environ, "DOCKER_HOST": own.url})
         out, _ = owner.communicate(timeout=140)

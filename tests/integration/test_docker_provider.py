@@ -506,7 +506,7 @@ def test_a_server_of_ours_is_reached_through_a_socket_that_nobody_else_can_enter
     provider = LocalDockerProvider(echo_image)
     with running(provider) as url:
         path = provider.shortcut(url)
-        folder = os.path.dirname(os.path.dirname(path))
+        folder = provider._door.folder
         assert os.stat(folder).st_mode & 0o777 == 0o700
         with socket.socket(socket.AF_UNIX) as visitor:
             visitor.connect(path)

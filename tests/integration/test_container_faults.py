@@ -439,7 +439,8 @@ STARTS = {
     "from_docker_image": "EchoEnv.from_docker_image(image, **never)",
 }
 STARTER = """
-import sys
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # who runs the tests may ignore it
 import envweave as ew
 from envweave.envs.echo import EchoEnv
 from envweave.providers import LocalDockerProvider, running

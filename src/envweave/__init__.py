@@ -3,11 +3,11 @@
 from typing import TYPE_CHECKING, Any
 
 from envweave import errors
-from envweave.build import adapt
 from envweave.core.environment import AsyncEnvironment, Environment
 from envweave.core.handle import AsyncEnvHandle, EnvHandle
 from envweave.core.spec import EnvSpec
 from envweave.errors import EnvError, EnvWeaveError, InvalidActionError, UsageError
+from envweave.plan import adapt
 from envweave.registry.make import connect, make, register, registry, spec, unregister
 from envweave.registry.vectors import make_vector
 from envweave.requests import AutoresetReady, EndReason, EpisodeEnd, LogEvent, NeedAction, Request, ToolCall
@@ -17,7 +17,7 @@ from envweave.vector.base import VectorEnv
 from envweave.vector.batch import ResetBatch, StepBatch
 
 if TYPE_CHECKING:
-    from envweave import examples
+    from envweave import aio, examples
 
 __version__ = "0.1.0"
 
@@ -47,6 +47,7 @@ __all__ = [
     "UsageError",
     "VectorEnv",
     "adapt",
+    "aio",
     "connect",
     "errors",
     "examples",
@@ -60,8 +61,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name == "examples":  # loaded for those who look at them
+    if name in ("aio", "examples"):  # loaded when they are first used
         import importlib
 
-        return importlib.import_module("envweave.examples")
+        return importlib.import_module(f"envweave.{name}")
     raise AttributeError(f"module 'envweave' has no attribute {name!r}")

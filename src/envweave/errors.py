@@ -1,4 +1,4 @@
-"""Everything envweave raises, sorted by who can fix it.
+"""Everything envweave raises, ordered by who can fix it.
 
 EnvWeaveError
 ├── UsageError                 the caller: nothing has changed, correct the call
@@ -6,57 +6,61 @@ EnvWeaveError
 │   ├── EnvNotFoundError       no resolver knows the ID
 │   ├── VersionError           the name exists, the version asked for does not
 │   ├── DuplicateIDError       the ID is registered already
-│   ├── UnavailableError       a scheme, backend or extra that is not here
+│   ├── UnavailableError       a scheme, backend or extra that is not installed
 │   ├── InvalidActionError     the action does not fit its schema
 │   ├── WrongAgentError        an agent acted out of turn, or is missing
 │   ├── ResetNeededError       step before reset, or after the end
 │   ├── BusyError              a call on this environment is still running
 │   ├── ClosedError            the handle was closed
 │   ├── BatchRefusedError      another action of the same batch was refused
-│   └── UnsupportedError       this environment cannot do that
+│   └── UnsupportedError       this environment does not support that
 ├── EnvError                   the author: environment code raised; the cause is chained
-│   ├── BadResultError         reset or step returned something without a meaning
-│   └── NotJSONableError       a value has to cross a boundary and cannot
-├── WaitTimeoutError           nobody is wrong: the answer has not come yet and is not lost
-├── SandboxError               untrusted code could not be run
-│   ├── IsolationError         walls of the strength asked for cannot be had here
-│   └── SessionEndedError      the session in the sandbox is over
-├── LanguageModelError         the language model: its endpoint refused, failed or answered nonsense
-│   └── ModelUnavailableError  it cannot be reached, has too much to do or is too slow: the same may work later
+│   ├── BadResultError         reset or step returned something that has no meaning
+│   └── NotJSONableError       a value must become JSON and cannot
+├── WaitTimeoutError           still running; wait again
+├── SandboxError               the sandbox could not run the code
+│   ├── IsolationError         this machine does not support the isolation asked for
+│   └── SessionEndedError      the session in the sandbox has ended
+├── LanguageModelError         the language model: its endpoint refused, failed or gave an invalid answer
+│   └── ModelUnavailableError  it is unreachable, overloaded or too slow; retry later
 ├── TransportError             the connection
-│   ├── CapacityError          the server takes no more sessions now
-│   ├── SessionLostError       the session is gone, and its episode with it
+│   ├── CapacityError          the server accepts no more sessions now
+│   ├── SessionLostError       the session and its episode are lost
 │   ├── UnauthorizedError      the token is missing or wrong
-│   └── ProtocolError          a message that has no meaning
+│   └── ProtocolError          a message that cannot be understood
 └── ProviderError              the machine, container or cluster
-    └── ProviderUnreachableError  nobody can be asked now: the daemon or the API server does not answer
+    └── ProviderUnreachableError  the daemon or the API server does not answer
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
     from envweave.requests import Request
 
 
 def describe(error: BaseException) -> str:
-    """Type and text of an exception; one that cannot even say what it is has no text."""
+    """Type and text of an exception."""
     try:
-        text = str(error).encode(errors="backslashreplace").decode()  # a lone surrogate could not cross
-    except Exception:  # anything may happen in somebody's __str__
+        text = str(error).encode(errors="backslashreplace").decode()  # JSON has no lone surrogates
+    except Exception:  # a third-party __str__ may raise anything
         text = "(its text cannot be read)"
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 class EnvWeaveError(Exception):
-    """Base of all errors here; `except EnvWeaveError` catches ours and nobody else's."""
+    """Base class of all errors that envweave raises."""
 
     code: ClassVar[str] = "error"
-    """Stable, and the same on the wire."""
+    """Stable; also used on the wire."""
     retryable: ClassVar[bool] = False
     requests: tuple[Request, ...] = ()
-    """What the environment had still to say, the `episode_end` above all."""
+    """What the environment had still to say, in particular the `episode_end`."""
+    result: Any = None
+    """The unscored result of the step that failed, for callers that turn errors into results."""
+    by_environment: bool = False
+    """Environment code refused an action that the rules had taken."""
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message, hint)
@@ -67,7 +71,7 @@ class EnvWeaveError(Exception):
         return f"{self.message}\nhint: {self.hint}" if self.hint else self.message
 
     def to_data(self) -> dict[str, str]:
-        """The error as data, the form in which it stands in `info["error"]` and on the wire."""
+        """The error as data, as in `info["error"]` and on the wire."""
         data = {"code": self.code, "type": type(self).__name__, "message": self.message}
         return {**data, "hint": self.hint} if self.hint else data
 
@@ -103,7 +107,7 @@ class DuplicateIDError(UsageError):
 
 
 class UnavailableError(UsageError):
-    """A scheme, backend or optional package that is not here."""
+    """A scheme, backend or optional package that is not installed."""
 
     code = "usage.unavailable"
 
@@ -115,13 +119,13 @@ class InvalidActionError(UsageError):
 
 
 class WrongAgentError(UsageError):
-    """Somebody acted out of turn, or somebody who must act did not."""
+    """An agent acted out of turn, or an agent that must act did not."""
 
     code = "usage.wrong_agent"
 
 
 class ResetNeededError(UsageError):
-    """The environment is before its first episode or after the end of one."""
+    """The environment was not reset yet, or its episode is over."""
 
     code = "usage.reset_needed"
 
@@ -157,7 +161,7 @@ class EnvError(EnvWeaveError):
 
 
 class BadResultError(EnvError):
-    """`reset` or `step` returned something that no convention gives a meaning to."""
+    """`reset` or `step` returned something that no supported convention defines."""
 
     code = "env.bad_result"
 
@@ -169,7 +173,7 @@ class NotJSONableError(EnvError):
 
 
 class WaitTimeoutError(EnvWeaveError):
-    """The answer did not come in time. It is not lost: wait again."""
+    """The answer did not come in time. It is not lost; wait again."""
 
     code = "wait_timeout"
     retryable = True
@@ -182,7 +186,7 @@ class SandboxError(EnvWeaveError):
 
 
 class IsolationError(SandboxError):
-    """The machine cannot hold code as firmly as was asked for."""
+    """The machine does not support the isolation that was asked for."""
 
     code = "sandbox.isolation"
 
@@ -194,13 +198,13 @@ class SessionEndedError(SandboxError):
 
 
 class LanguageModelError(EnvWeaveError):
-    """The endpoint of a language model refused the call, failed, or answered nonsense."""
+    """The endpoint of a language model refused the call, failed, or gave an invalid answer."""
 
     code = "model"
 
 
 class ModelUnavailableError(LanguageModelError):
-    """The model could not be reached, had too much to do or was too slow. The same call may work later."""
+    """The model is unreachable, overloaded or too slow. The same call may work later."""
 
     code = "model.unavailable"
     retryable = True
@@ -214,40 +218,40 @@ class TransportError(EnvWeaveError):
 
 
 class CapacityError(TransportError):
-    """The server has as many sessions as it takes. Try later."""
+    """The server has as many sessions as it accepts. Try again later."""
 
     code = "transport.capacity"
 
 
 class SessionLostError(TransportError):
-    """The session on the server is gone: it was reaped, or the server was. The episode cannot be continued."""
+    """The server closed the session, or was stopped or restarted. The episode cannot be continued."""
 
     code = "transport.session_lost"
     retryable = False
 
 
 class UnauthorizedError(TransportError):
-    """The server wants a token and did not get the right one."""
+    """The server requires a token and did not receive the right one."""
 
     code = "transport.unauthorized"
     retryable = False
 
 
 class ProtocolError(TransportError):
-    """A message that cannot be read or has no meaning. The session it came on lives."""
+    """A message that cannot be read or understood. Its session goes on."""
 
     code = "transport.protocol"
     retryable = False
 
 
 class ProviderError(EnvWeaveError):
-    """A process, container or cluster could not be started or was lost."""
+    """A process, container or pod could not be started or was lost."""
 
     code = "provider"
     retryable = True
 
 
 class ProviderUnreachableError(ProviderError):
-    """The daemon or the API server does not answer. What it has started may well run."""
+    """The daemon or the API server does not answer. What it started may still run."""
 
     code = "provider.unreachable"

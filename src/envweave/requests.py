@@ -1,4 +1,4 @@
-"""What an environment tells or asks of whoever drives it.
+"""What an environment tells or asks its driver.
 
 Requests are data; `match` on them:
 
@@ -20,11 +20,11 @@ EndReason: TypeAlias = Literal[
 
     terminated       the task itself is over: solved or lost
     truncated        a limit was reached: bootstrap the value here
-    agent_left       nobody is left to act
+    agent_left       no agent is left to act
     invalid_action   the environment ends an episode on an illegal move
     timeout          a deadline passed
     infra_error      environment code, its machine or its connection failed: not scored
-    closed           the driver gave up the episode by `reset` or `close`
+    closed           the driver ended the episode with `reset` or `close`
 """
 
 DEFAULT_AGENT = "agent"
@@ -33,15 +33,15 @@ DEFAULT_AGENT = "agent"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NeedAction:
-    """Somebody must act next; there is one of these for each agent that must.
+    """An agent must act next; there is one of these for each agent that must.
 
-    Frozen, because the same one comes with each step for as long as nothing about it changes.
+    Frozen, because steps share the same instance as long as nothing about it changes.
     """
 
-    kind: Literal["need_action"] = field(default="need_action", init=False)
-    env_id: str = ""
+    kind: Literal["need_action"] = field(default="need_action", init=False, repr=False)
+    env_id: str = field(default="", repr=False)
     agent_id: str = DEFAULT_AGENT
-    action_schema: dict[str, Any] | None = None
+    action_schema: dict[str, Any] | None = field(default=None, repr=False)
     deadline: float | None = None
     """Seconds from this request; an action that comes later ends the episode."""
 
@@ -50,8 +50,8 @@ class NeedAction:
 class EpisodeEnd:
     """Exactly once for each episode, and once for each agent that leaves before its end."""
 
-    kind: Literal["episode_end"] = field(default="episode_end", init=False)
-    env_id: str = ""
+    kind: Literal["episode_end"] = field(default="episode_end", init=False, repr=False)
+    env_id: str = field(default="", repr=False)
     reason: EndReason
     agent_id: str | None = None
     """The agent that left early; None where the whole episode ended."""
@@ -63,8 +63,8 @@ class EpisodeEnd:
 class AutoresetReady:
     """The next episode has begun by itself; the result it comes with keeps the last observation."""
 
-    kind: Literal["autoreset_ready"] = field(default="autoreset_ready", init=False)
-    env_id: str = ""
+    kind: Literal["autoreset_ready"] = field(default="autoreset_ready", init=False, repr=False)
+    env_id: str = field(default="", repr=False)
     initial_obs: Any
     initial_info: dict[str, Any] = field(default_factory=dict)
     episode_id: str | None = None
@@ -74,8 +74,8 @@ class AutoresetReady:
 class ToolCall:
     """The environment wants a tool run; answer with `env.respond(request_id, value)`."""
 
-    kind: Literal["tool_call"] = field(default="tool_call", init=False)
-    env_id: str = ""
+    kind: Literal["tool_call"] = field(default="tool_call", init=False, repr=False)
+    env_id: str = field(default="", repr=False)
     request_id: str = ""
     """Given by the framework where the author leaves it empty."""
     tool_name: str
@@ -88,8 +88,8 @@ class ToolCall:
 class LogEvent:
     """Progress, a metric or a warning. Nothing waits for it."""
 
-    kind: Literal["log_event"] = field(default="log_event", init=False)
-    env_id: str = ""
+    kind: Literal["log_event"] = field(default="log_event", init=False, repr=False)
+    env_id: str = field(default="", repr=False)
     name: str
     payload: dict[str, Any] = field(default_factory=dict)
 
@@ -105,14 +105,18 @@ KINDS: Mapping[str, type[Request]] = {
 }
 
 
+_FIELDS = {kind: frozenset(field.name for field in fields(cls) if field.init) for kind, cls in KINDS.items()}
+
+
 def request_from_data(data: Mapping[str, Any]) -> Request:
     """Read a request back from JSON data.
 
-    A kind or a field this version does not know is no error: the kind becomes a `LogEvent` that holds
-    all of it, the field is left out. A newer peer may say more than we understand.
+    A newer peer may send more than this version knows: an unknown kind becomes a `LogEvent` that holds all of its data,
+    and an unknown field is left out.
     """
-    cls = KINDS.get(data.get("kind", ""))
+    kind = data.get("kind", "")
+    cls = KINDS.get(kind)
     if cls is None:
-        return LogEvent(env_id=data.get("env_id", ""), name=str(data.get("kind")), payload=dict(data))
-    known = {f.name for f in fields(cls) if f.init}
+        return LogEvent(env_id=data.get("env_id", ""), name=str(kind), payload=dict(data))
+    known = _FIELDS[kind]
     return cls(**{key: value for key, value in data.items() if key in known})

@@ -1,4 +1,4 @@
-"""What `reset` and `step` return: slotted dataclasses that unpack as in Gymnasium.
+"""What `reset` and `step` return: slotted dataclasses that unpack and index as in Gymnasium.
 
 obs, info = env.reset()
 obs, reward, terminated, truncated, info = env.step(action)
@@ -8,11 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeAlias
+
+from typing_extensions import TypeVar
 
 from envweave.requests import Request
 
-ObsT = TypeVar("ObsT")
+ObsT = TypeVar("ObsT", default=Any)
+RewardT = TypeVar("RewardT", default="float | None")
+FlagT = TypeVar("FlagT", default=bool)
 
 
 @dataclass(slots=True)
@@ -46,18 +50,24 @@ class ResetResult(Generic[ObsT]):
     def __iter__(self) -> Iterator[Any]:
         return iter((self.observation, self.info))
 
+    def __getitem__(self, index: int) -> Any:
+        return (self.observation, self.info)[index]
+
+    def __len__(self) -> int:
+        return 2
+
 
 @dataclass(slots=True)
-class StepResult(Generic[ObsT]):
-    """One step's outcome. With several agents, all but `info` and `requests` are dicts by agent."""
+class StepResult(Generic[ObsT, RewardT, FlagT]):
+    """The outcome of one step. With several agents, `reward`, `terminated` and `truncated` are dicts by agent."""
 
     observation: ObsT
-    reward: float | Mapping[str, float | None] | None = None
+    reward: RewardT = None  # type: ignore[assignment]  # the default of RewardT allows it
     """None means "not scored"; it is never to be read as 0.0."""
-    terminated: bool | Mapping[str, bool] = False
+    terminated: FlagT = False  # type: ignore[assignment]  # the default of FlagT allows it
     """The task itself is over: solved or lost."""
-    truncated: bool | Mapping[str, bool] = False
-    """We stopped watching: a limit, a deadline or a failure."""
+    truncated: FlagT = False  # type: ignore[assignment]
+    """The episode was cut off: by a limit, a deadline or a failure."""
     info: dict[str, Any] = field(default_factory=dict)
     requests: tuple[Request, ...] = ()
     """What the environment tells or asks, in order."""
@@ -69,16 +79,27 @@ class StepResult(Generic[ObsT]):
     @property
     def done(self) -> bool:
         """The whole episode is over."""
-        terminated, truncated = self.terminated, self.truncated
+        terminated: Any = self.terminated
+        truncated: Any = self.truncated
         if isinstance(terminated, bool) and isinstance(truncated, bool):
             return terminated or truncated
-        return everybody_done(terminated, truncated)
+        return all_agents_done(terminated, truncated)
 
     def __iter__(self) -> Iterator[Any]:
         return iter((self.observation, self.reward, self.terminated, self.truncated, self.info))
 
+    def __getitem__(self, index: int) -> Any:
+        return (self.observation, self.reward, self.terminated, self.truncated, self.info)[index]
 
-def everybody_done(terminated: bool | Mapping[str, bool], truncated: bool | Mapping[str, bool]) -> bool:
+    def __len__(self) -> int:
+        return 5
+
+
+MultiAgentStepResult: TypeAlias = StepResult[Mapping[str, ObsT], Mapping[str, float | None], Mapping[str, bool]]
+"""What a step with several agents returns: dicts by agent; `"__all__"` among the flags is the whole episode."""
+
+
+def all_agents_done(terminated: bool | Mapping[str, bool], truncated: bool | Mapping[str, bool]) -> bool:
     """True if `"__all__"` says so in either, or each agent named in either has ended."""
     ends = [flags if isinstance(flags, Mapping) else {"__all__": flags} for flags in (terminated, truncated)]
     if any("__all__" in flags for flags in ends):

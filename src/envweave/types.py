@@ -36,7 +36,7 @@ class Observation:
 
 @dataclass
 class State:
-    """Where an episode stands. For the one who drives it, not for the agent."""
+    """Where an episode stands. It is for the driver, not for the agent."""
 
     episode_id: str | None = field(default=None, kw_only=True)
     step_count: int = field(default=0, kw_only=True)

@@ -1,4 +1,4 @@
-"""What counts as an action: a rule checks one and knows its JSON Schema."""
+"""Rules for actions: a rule checks an action and has the JSON Schema of all that it accepts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from envweave.core.spaces import space_check, space_schema
+from envweave.core.env_types import is_bare_base
+from envweave.core.membership import space_check
+from envweave.core.spaces import space_schema
 from envweave.errors import InvalidActionError
 from envweave.types import Action
 
@@ -17,20 +19,25 @@ Check = Callable[[Any], Any]
 
 @dataclass(frozen=True, slots=True)
 class ActionRule:
-    """How the actions of one agent look."""
+    """What one agent may do."""
 
     check: Check
-    """Give back the action as the environment takes it, or raise `InvalidActionError`."""
+    """Returns the action as the environment takes it, or raises `InvalidActionError`."""
     schema: dict[str, Any] | None = None
     name: str = "Any"
 
 
 ANYTHING = ActionRule(lambda action: action)
-"""The rule where an environment does not say what it takes."""
+"""The rule of an environment that does not say what it takes."""
 
 
 def rule_for_type(type_: Any) -> ActionRule:
-    """The rule of a dataclass, a pydantic model, a TypedDict or any type that pydantic knows."""
+    """The rule of a dataclass, a pydantic model, a TypedDict or any type that pydantic knows.
+
+    The bare base class of actions accepts anything, as does a type without JSON Schema.
+    """
+    if is_bare_base(type_):
+        return ANYTHING
     from envweave.core.schema import json_schema  # pydantic, loaded with the first typed environment
 
     name = getattr(type_, "__name__", str(type_))
@@ -39,7 +46,7 @@ def rule_for_type(type_: Any) -> ActionRule:
 
 
 def rule_for_space(space: Any) -> ActionRule:
-    """The rule of a Gymnasium space; JSON forms (lists for arrays) are accepted."""
+    """The rule of a Gymnasium space; the JSON form of its members (lists for arrays) is accepted too."""
     return ActionRule(space_check(space), space_schema(space), str(space))
 
 
@@ -61,7 +68,7 @@ def _typed_check(type_: Any, name: str) -> Check:
         return thorough
 
     def check(action: Any) -> Any:
-        # An instance whose fields are all of the exact type needs no look from pydantic: 0.2 µs, not 2.
+        # An instance whose fields all have the exact type is not validated by pydantic: 0.2 µs instead of 2 µs.
         if type(action) is type_:
             for field, classes, values in plain:
                 value = getattr(action, field)
@@ -75,7 +82,7 @@ def _typed_check(type_: Any, name: str) -> Check:
 
 
 def _plain_fields(type_: Any) -> list[tuple[str, frozenset[type], frozenset[Any] | None]] | None:
-    """Each field with its exact classes and values, or None if one of them takes more than that to check."""
+    """Each field with its exact classes and values, or None if a field needs pydantic to be checked."""
     if not (isinstance(type_, type) and dataclasses.is_dataclass(type_)):
         return None
     try:

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, Protocol
 
-ActT = TypeVar("ActT")
-ObsT = TypeVar("ObsT")
+from typing_extensions import TypeVar
+
+ActT = TypeVar("ActT", default=Any)
+ObsT = TypeVar("ObsT", default=Any)
 
 
-class _Members(Generic[ActT, ObsT]):
-    """What both kinds of environment may have besides `reset` and `step`.
+class EnvironmentBase(Generic[ActT, ObsT]):
+    """The optional members of both kinds of environment.
 
-    Other optional members are looked for by name and have no default here: `state` (property or
-    method), `render()`, `respond(request_id, value)` for an environment that asks for tool calls,
-    `snapshot()` with `restore(snapshot)`, `fork()` where a live copy is cheaper than those two, `tools` that are served
-    over MCP, and for several agents `agents` and `to_act`.
+    Other optional members are looked up by name and have no default here: `state` (property or method), `render()`,
+    `respond(request_id, value)` for an environment that asks for tool calls, `snapshot()` with `restore(snapshot)`,
+    `fork()` where a live copy is cheaper than those two, `tools` that are served over MCP, and for several agents
+    `agents` and `to_act`. An environment without `snapshot` and `fork` is copied with `deepcopy`.
     """
 
     SUPPORTS_CONCURRENT_SESSIONS: ClassVar[bool] = True
@@ -26,48 +28,67 @@ class _Members(Generic[ActT, ObsT]):
     """Arguments of the constructor that a client of a server may not choose, even where it may choose others."""
 
     MESSAGE_BYTES: ClassVar[int] = 0
-    """How long a message to it may be on a server, where that is more than usual."""
+    """The maximum size of a message to it on a server, where that is more than the server's default."""
 
     transform: Callable[[Any], Any] | None = None
     """Applied to each observation of a step before its reward is read."""
 
     applies_transform: ClassVar[bool] = False
-    """True if `step` itself does that, so that it also holds for whoever calls it without a handle."""
+    """True if `step` applies the transform itself, so that it also works without a handle."""
 
     deadline: float | None = None
-    """Seconds an agent has for an action; None is no limit."""
+    """Seconds an agent has for an action; None means no limit."""
 
 
-class Environment(_Members[ActT, ObsT], ABC):
+class Environment(EnvironmentBase[ActT, ObsT], ABC):
     """One task, one episode at a time.
 
-    `reset` takes any of `seed`, `options`, `episode_id` and options of its own, by keyword; with a seed it
-    must be reproducible. `step` is never called before `reset` or after the end. Both return an
-    observation, a `ResetResult`/`StepResult`, or a Gymnasium tuple.
+    `reset` takes any of `seed`, `options`, `episode_id` and options of its own, by keyword; with a seed it must be
+    reproducible. `step` takes an action, or with several agents a dict of actions by agent; it is never called before
+    `reset` or after the end. Both return an observation, a `ResetResult`/`StepResult`, or a Gymnasium tuple.
     """
 
+    # The signatures leave the parameters open, so that an override may take those that it needs.
+
     @abstractmethod
-    def reset(self, *, seed: int | None = None) -> Any:
+    def reset(self, *args: Any, **kwargs: Any) -> Any:
         """Begin an episode."""
 
     @abstractmethod
-    def step(self, action: ActT) -> Any:
+    def step(self, *args: Any, **kwargs: Any) -> Any:
         """Apply one action."""
 
     def close(self) -> None:
-        """Give back what the environment holds. Called once."""
+        """Release what the environment holds. Called once."""
 
 
-class AsyncEnvironment(_Members[ActT, ObsT], ABC):
+class AsyncEnvironment(EnvironmentBase[ActT, ObsT], ABC):
     """`Environment` with awaitable methods. All of them run on one event loop."""
 
     @abstractmethod
-    async def reset(self, *, seed: int | None = None) -> Any:
+    async def reset(self, *args: Any, **kwargs: Any) -> Any:
         """Begin an episode."""
 
     @abstractmethod
-    async def step(self, action: ActT) -> Any:
+    async def step(self, *args: Any, **kwargs: Any) -> Any:
         """Apply one action."""
 
     async def close(self) -> None:
-        """Give back what the environment holds. Called once."""
+        """Release what the environment holds. Called once."""
+
+
+class HasAgents(Protocol):
+    """An environment with several agents, whose rewards and flags are dicts."""
+
+    @property
+    def agents(self) -> Any: ...
+
+
+class HasStep(Protocol):
+    """An environment that derives from nothing."""
+
+    @property
+    def reset(self) -> Callable[..., Any]: ...
+
+    @property
+    def step(self) -> Callable[..., Any]: ...

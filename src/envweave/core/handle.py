@@ -1,39 +1,124 @@
-"""What a user holds: `EnvHandle`, and the same for `await` behind `.aio`."""
+"""What a user holds: `EnvHandle`, and the same for `await` behind `.aio`. Every call goes to a `Backend`."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias
 
-from envweave.errors import UsageError
+from typing_extensions import TypeVar
+
+from envweave.core.backend import Backend
+from envweave.core.lookup import load
+from envweave.core.middleware import Middleware, MiddlewareBackend
+from envweave.errors import UnavailableError
 from envweave.requests import Request
-from envweave.results import ResetResult, StepResult
+from envweave.results import FlagT, ResetResult, RewardT, StepResult
 
-ObsT = TypeVar("ObsT")
-Transform = Callable[[Any], Any]
+if TYPE_CHECKING:
+    from envweave.core.spec import EnvSpec
 
-
-def _elsewhere(id: str) -> UsageError:
-    return UsageError(
-        f"the transform of {id} is the server's", "set it where the environment runs, or score results here"
-    )
+ActT = TypeVar("ActT", default=Any)
+ObsT = TypeVar("ObsT", default=Any)
+Transform: TypeAlias = Callable[[Any], Any]
 
 
-class EnvHandle(ABC, Generic[ObsT]):
+class EnvProperties:
+    """What both handles know without a call."""
+
+    __slots__ = ()
+
+    _backend: Backend
+    spec: EnvSpec | None
+    """What is known of the kind of environment, as in Gymnasium; None for one that a client connects to."""
+
+    @property
+    def backend(self) -> Backend:
+        """Where the environment runs."""
+        return self._backend
+
+    @property
+    def id(self) -> str:
+        """The instance, e.g. `counter-v0#0`; the `env_id` of its requests."""
+        return self._backend.id
+
+    def action_schema(self, agent_id: str | None = None) -> dict[str, Any] | None:
+        """The JSON Schema of an action, or None if the environment takes anything."""
+        return self._backend.action_schema(agent_id)
+
+    @property
+    def pending(self) -> tuple[Request, ...]:
+        """What the environment waits for: `need_action`s or `tool_call`s."""
+        return self._backend.episode.pending
+
+    @property
+    def transform(self) -> Transform | None:
+        """Applied to each observation of a step before its reward is read; it may be set at any time.
+
+        None for an environment on a server; setting it there raises `UsageError`.
+        """
+        return self._backend.transform
+
+    @transform.setter
+    def transform(self, transform: Transform | None) -> None:
+        self._backend.transform = transform
+
+    # What agents that were written for Gymnasium look at.
+
+    @property
+    def unwrapped(self) -> Any:
+        """The environment itself, without wrappers, if it runs in this process; else None."""
+        env = self._backend.env
+        return getattr(env, "unwrapped", env)
+
+    @property
+    def action_space(self) -> Any:
+        """The environment's own Gymnasium space, or one made from the schema of its actions."""
+        return self._space("action_space", self.action_schema)
+
+    @property
+    def observation_space(self) -> Any:
+        """The environment's own Gymnasium space, or one made from the schema of its observations."""
+        return self._space("observation_space", self._backend.observation_schema)
+
+    def _space(self, name: str, schema: Callable[[], dict[str, Any] | None]) -> Any:
+        own = getattr(self._backend.env, name, None)
+        if own is not None:
+            return own
+        try:
+            return load("envweave.adapters.spaces:space_from_schema", extra="gym")(schema())
+        except UnavailableError as error:  # so that `hasattr` is False without Gymnasium
+            raise AttributeError(f"{name}: {error}") from None
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """The environment's `metadata`, as in Gymnasium."""
+        own = getattr(self._backend.env, "metadata", None)
+        if isinstance(own, dict):
+            return own
+        return {} if self.spec is None else self.spec.metadata
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.id}>"
+
+
+class EnvHandle(EnvProperties, Generic[ActT, ObsT, RewardT, FlagT]):
     """One environment, wherever it runs. Use it in a `with`, or `close` it.
 
     A wrong call raises a `UsageError` and changes nothing. If the environment fails, `EnvError` is raised, the
     episode is over and unscored, and `reset` begins a new one.
     """
 
-    __slots__ = ()
+    __slots__ = ("__weakref__", "_backend", "_call", "spec")
 
-    id: str
-    """The instance, e.g. `counter-v0#0`; the `env_id` of its requests."""
+    def __init__(self, backend: Backend, spec: EnvSpec | None = None) -> None:
+        self.spec = spec
+        self._attach(backend)
 
-    @abstractmethod
+    def _attach(self, backend: Backend) -> None:
+        self._backend = backend
+        self._call: Any = backend.call
+
     def reset(
         self,
         *,
@@ -43,64 +128,75 @@ class EnvHandle(ABC, Generic[ObsT]):
         **own: Any,
     ) -> ResetResult[ObsT]:
         """Begin an episode. Environment options go in `options` or by name; an unknown one is refused."""
+        return self._call("reset", reset_arguments(seed, options, episode_id, own))  # type: ignore[no-any-return]
 
-    @abstractmethod
-    def step(self, action: Any) -> StepResult[ObsT]:
-        """Apply one action, or with several agents a dict with one for each agent that must act."""
+    def step(self, action: ActT | Mapping[str, Any]) -> StepResult[ObsT, RewardT, FlagT]:
+        """Apply one action, or the dict of its fields; with several agents, a dict of actions by agent."""
+        return self._call("step", action)  # type: ignore[no-any-return]
 
-    @abstractmethod
-    def respond(self, request_id: str, value: Any) -> StepResult[ObsT]:
+    def respond(self, request_id: str, value: Any) -> StepResult[ObsT, RewardT, FlagT]:
         """Answer a `tool_call`; the result continues the step that asked."""
+        return self._call("respond", {"request_id": request_id, "value": value})  # type: ignore[no-any-return]
 
-    @abstractmethod
     def state(self) -> Any:
         """Where the episode stands: the environment's own state, else a `State`."""
+        return self._call("state")
 
-    @abstractmethod
     def render(self) -> Any:
         """What the environment shows of itself."""
+        return self._call("render")
 
-    @abstractmethod
     def snapshot(self) -> Any:
         """The episode as it is, for `restore`, any number of times. Raises `UnsupportedError`."""
+        return self._call("snapshot")
 
-    @abstractmethod
     def restore(self, snapshot: Any) -> None:
         """Go back to a snapshot taken from this handle or another of the same environment."""
+        self._call("restore", snapshot)
 
-    @abstractmethod
-    def fork(self) -> EnvHandle[ObsT]:
+    def fork(self) -> Self:
         """An independent handle on the same episode; this one goes on. Raises `UnsupportedError`."""
+        return self._twin(self._call("fork"))
 
-    @abstractmethod
+    def _twin(self, backend: Backend) -> Self:
+        return type(self)(backend, self.spec)
+
+    def last(self) -> Any:
+        """Wait again for the answer to a call that raised `WaitTimeoutError`."""
+        return self._call("last")
+
     def close(self) -> tuple[Request, ...]:
-        """Give everything back; twice is harmless. Returns the `episode_end` of an unfinished episode."""
+        """Release everything; a second call does nothing. Returns the `episode_end` of an unfinished episode."""
+        return self._call("close")  # type: ignore[no-any-return]
 
-    @abstractmethod
-    def action_schema(self, agent_id: str | None = None) -> dict[str, Any] | None:
-        """The JSON Schema of an action, or None if the environment takes anything."""
+    async def _connect_async(self) -> Self:
+        """Connect, for a handle on a server."""
+        return self
 
-    @property
-    @abstractmethod
-    def pending(self) -> tuple[Request, ...]:
-        """What the environment waits for: `need_action`s or `tool_call`s."""
+    async def _close_async(self) -> tuple[Request, ...]:
+        return await self._backend.acall("close")  # type: ignore[no-any-return]
 
-    @property
-    def transform(self) -> Transform | None:
-        """What each observation of a step goes through before its reward is read; it may be set at any time.
+    def with_middleware(self, *middleware: Middleware) -> EnvHandle[ActT, ObsT, RewardT, FlagT]:
+        """A handle on the same environment whose calls pass through `middleware`, the first of it outermost.
 
-        Raises `UsageError` if the environment is on a server.
+        Middleware is a generator function. It receives the kind and the data of each call, yields the call to make
+        and returns the reply; an exception is raised at the `yield`:
+
+            def print_rewards(kind, data):
+                reply = yield kind, data
+                if kind == "step":
+                    print(reply.reward)
+                return reply
+
+        It may change the call or the reply, handle exceptions, yield again for a retry, or not yield at all. Forks
+        keep it. Calls on the original handle bypass it. Closing either handle closes the environment.
         """
-        raise _elsewhere(self.id)
-
-    @transform.setter
-    def transform(self, transform: Transform | None) -> None:
-        raise _elsewhere(self.id)
+        return EnvHandle(MiddlewareBackend(self, middleware), self.spec)
 
     @property
-    @abstractmethod
-    def aio(self) -> AsyncEnvHandle[ObsT]:
+    def aio(self) -> AsyncEnvHandle[ActT, ObsT, RewardT, FlagT]:
         """The same environment for `await`."""
+        return AsyncEnvHandle(self)
 
     def __enter__(self) -> Self:
         return self
@@ -108,18 +204,28 @@ class EnvHandle(ABC, Generic[ObsT]):
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         self.close()
 
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.id}>"
 
-
-class AsyncEnvHandle(ABC, Generic[ObsT]):
+class AsyncEnvHandle(EnvProperties, Generic[ActT, ObsT, RewardT, FlagT]):
     """`EnvHandle` for `await`; same names, same meaning."""
 
-    __slots__ = ()
+    __slots__ = ("_handle",)
 
-    id: str
+    def __init__(self, handle: EnvHandle[ActT, ObsT, RewardT, FlagT]) -> None:
+        self._handle = handle
 
-    @abstractmethod
+    @property
+    def sync(self) -> EnvHandle[ActT, ObsT, RewardT, FlagT]:
+        """The handle that this one belongs to."""
+        return self._handle
+
+    @property
+    def _backend(self) -> Backend:  # type: ignore[override]
+        return self._handle._backend
+
+    @property
+    def spec(self) -> EnvSpec | None:  # type: ignore[override]
+        return self._handle.spec
+
     async def reset(
         self,
         *,
@@ -127,54 +233,67 @@ class AsyncEnvHandle(ABC, Generic[ObsT]):
         options: dict[str, Any] | None = None,
         episode_id: str | None = None,
         **own: Any,
-    ) -> ResetResult[ObsT]: ...
+    ) -> ResetResult[ObsT]:
+        arguments = reset_arguments(seed, options, episode_id, own)
+        return await self._backend.acall("reset", arguments)  # type: ignore[no-any-return]
 
-    @abstractmethod
-    async def step(self, action: Any) -> StepResult[ObsT]: ...
+    async def step(self, action: ActT | Mapping[str, Any]) -> StepResult[ObsT, RewardT, FlagT]:
+        return await self._backend.acall("step", action)  # type: ignore[no-any-return]
 
-    @abstractmethod
-    async def respond(self, request_id: str, value: Any) -> StepResult[ObsT]: ...
+    async def respond(self, request_id: str, value: Any) -> StepResult[ObsT, RewardT, FlagT]:
+        data = {"request_id": request_id, "value": value}
+        return await self._backend.acall("respond", data)  # type: ignore[no-any-return]
 
-    @abstractmethod
-    async def state(self) -> Any: ...
+    async def state(self) -> Any:
+        return await self._backend.acall("state")
 
-    @abstractmethod
-    async def render(self) -> Any: ...
+    async def render(self) -> Any:
+        return await self._backend.acall("render")
 
-    @abstractmethod
-    async def snapshot(self) -> Any: ...
+    async def snapshot(self) -> Any:
+        return await self._backend.acall("snapshot")
 
-    @abstractmethod
-    async def restore(self, snapshot: Any) -> None: ...
+    async def restore(self, snapshot: Any) -> None:
+        await self._backend.acall("restore", snapshot)
 
-    @abstractmethod
-    async def fork(self) -> AsyncEnvHandle[ObsT]: ...
+    async def fork(self) -> AsyncEnvHandle[ActT, ObsT, RewardT, FlagT]:
+        return self._handle._twin(await self._backend.acall("fork")).aio
 
-    @abstractmethod
-    async def close(self) -> tuple[Request, ...]: ...
+    async def last(self) -> Any:
+        return await self._backend.acall("last")
 
-    @abstractmethod
-    def action_schema(self, agent_id: str | None = None) -> dict[str, Any] | None: ...
+    async def connect(self) -> Self:
+        """Connect now and not with the first call, for a handle on a server."""
+        await self._handle._connect_async()
+        return self
 
-    @property
-    @abstractmethod
-    def pending(self) -> tuple[Request, ...]: ...
+    async def close(self) -> tuple[Request, ...]:
+        return await self._handle._close_async()
 
-    @property
-    def transform(self) -> Transform | None:
-        raise _elsewhere(self.id)
-
-    @transform.setter
-    def transform(self, transform: Transform | None) -> None:
-        raise _elsewhere(self.id)
+    def with_middleware(self, *middleware: Middleware) -> AsyncEnvHandle[ActT, ObsT, RewardT, FlagT]:
+        return self._handle.with_middleware(*middleware).aio
 
     async def __aenter__(self) -> Self:
-        return self
+        try:
+            return await self.connect()
+        except BaseException:
+            await self.close()
+            raise
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
     ) -> None:
         await self.close()
 
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.id}>"
+
+def reset_arguments(
+    seed: int | None, options: dict[str, Any] | None, episode_id: str | None, own: dict[str, Any]
+) -> dict[str, Any]:
+    """The `data` of a reset call: what was given, without the Nones."""
+    if seed is not None:
+        own["seed"] = seed
+    if options is not None:
+        own["options"] = options
+    if episode_id is not None:
+        own["episode_id"] = episode_id
+    return own

@@ -1,4 +1,4 @@
-"""Environment IDs: `scheme://locator[@version][?key=value&…]`, or a bare name."""
+"""Environment IDs: `scheme://locator[@version][?key=value&…]`, a bare name, `module:Class` or `path/to/file.py`."""
 
 from __future__ import annotations
 
@@ -13,10 +13,17 @@ _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*")
 _NUMBERED = re.compile(r"(?P<base>.+)-v(?P<number>[0-9]{1,9})")
 _URLS = frozenset({"http", "https", "ws", "wss"})
 """Schemes whose locator is a URL: `@` and `?` in it are the URL's own."""
+_FILE = re.compile(r"(?P<locator>.+?\.py(?::[\w.]+)?)(?:@(?P<version>[^?]*))?(?:\?(?P<query>.*))?", re.DOTALL)
+_WORD = r"[^\W\d]\w*"
+_IMPORT = re.compile(rf"{_WORD}(?:\.{_WORD})*:{_WORD}(?:\.{_WORD})*")
+_FOLDERS = ("./", "../", "/", "~/")
 
 GRAMMAR = (
-    "scheme://locator[@version][?key=value], e.g. 'lineworld', 'local://counter-v0' or 'pkg://module:Class?size=7'"
+    "scheme://locator[@version][?key=value], "
+    "e.g. 'lineworld', 'local://counter-v0', 'module:Class?size=7' or './file.py'"
 )
+
+SOURCES = "pass an ID such as 'lineworld' or './file.py', a class, a function that makes one, or an instance"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,24 +41,24 @@ class EnvID:
     def parse(cls, text: str) -> EnvID:
         """Raise `InvalidIDError`, naming what is wrong with the string."""
         if not isinstance(text, str):
-            raise InvalidIDError(f"an environment ID is a string, not {type(text).__name__}", GRAMMAR)
-        if not text or text != text.strip() or any(c.isspace() or not c.isprintable() for c in text):
-            raise InvalidIDError(f"{text!r} is not an environment ID: it is empty or has blanks", GRAMMAR)
+            raise InvalidIDError(f"an environment ID is a string, not {type(text).__name__}", SOURCES)
         scheme, separator, rest = text.partition("://")
         if not separator:
-            scheme, rest = "", text
+            scheme, rest = _implied_scheme(text), text
         elif not _SCHEME.fullmatch(scheme.lower()):
             raise InvalidIDError(f"{text!r} is not an environment ID: {scheme!r} is not a scheme", GRAMMAR)
         scheme = scheme.lower()
+        blank = (c.isspace() and not (c == " " and scheme == "file") for c in text)
+        if not text or text != text.strip() or any(blank) or not text.isprintable():
+            raise InvalidIDError(f"{text!r} is not an environment ID: it is empty or has blanks", GRAMMAR)
         if scheme in _URLS:
             return cls(scheme, cls._filled(rest, text))
-        rest, question, query = rest.partition("?")
-        locator, at, version = rest.partition("@")
-        if (at and not version) or (question and not query):
+        locator, version, query = _split(scheme, rest)
+        if version == "" or query == "":
             raise InvalidIDError(
-                f"{text!r} is not an environment ID: nothing follows {'?' if question else '@'!r}", GRAMMAR
+                f"{text!r} is not an environment ID: nothing follows {'?' if query == '' else '@'!r}", GRAMMAR
             )
-        return cls(scheme, cls._filled(locator, text), version, _parameters(query, text))
+        return cls(scheme, cls._filled(locator, text), version or "", _parameters(query or "", text))
 
     @staticmethod
     def _filled(locator: str, text: str) -> str:
@@ -72,6 +79,12 @@ class EnvID:
         return f"{scheme}{self.name}{'?' + pairs if pairs else ''}"
 
 
+def split_file(locator: str) -> tuple[str, str]:
+    """`path/to/file.py:Class` is (`path/to/file.py`, `Class`); the class is empty if it is not named."""
+    path, colon, attribute = locator.rpartition(":")
+    return (path, attribute) if colon and path.endswith(".py") else (locator, "")
+
+
 def split_number(name: str) -> tuple[str, int | None]:
     """`counter-v2` is (`counter`, 2); a name without a number is (name, None)."""
     match = _NUMBERED.fullmatch(name)
@@ -81,6 +94,23 @@ def split_number(name: str) -> tuple[str, int | None]:
 def image_name(name: str) -> str:
     """A name that Docker takes for an image, with the tag `latest`."""
     return f"{re.sub(r'[^a-z0-9]+', '-', name.lower()).strip('-') or 'env'}:latest"
+
+
+def _implied_scheme(text: str) -> str:
+    """Of an ID without one: `file` for a path, `pkg` for `module:Class`, empty for a bare name."""
+    locator = text.partition("?")[0].partition("@")[0]
+    if text in (".", "..") or text.startswith(_FOLDERS) or _FILE.fullmatch(locator):
+        return "file"
+    return "pkg" if _IMPORT.fullmatch(locator) else ""
+
+
+def _split(scheme: str, text: str) -> tuple[str, str | None, str | None]:
+    """Locator, version and query. A path may contain `@` and `?`."""
+    if scheme == "file" and (file := _FILE.fullmatch(text)):
+        return file["locator"], file["version"], file["query"]
+    text, question, query = text.partition("?")
+    locator, at, version = text.partition("@")
+    return locator, version if at else None, query if question else None
 
 
 def _parameters(query: str, text: str) -> dict[str, Any]:

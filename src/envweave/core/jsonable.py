@@ -8,7 +8,7 @@ from enum import Enum
 from math import isfinite
 from typing import Any, TypeAlias
 
-from envweave.errors import NotJSONableError
+from envweave.errors import NotJSONableError, UsageError
 
 _DEEPEST = 64
 
@@ -29,6 +29,14 @@ def to_json(value: Any, *, where: str = "value") -> Any:
     known kind, a key that is not text.
     """
     return _walk(value, where, 0)
+
+
+def to_sendable(value: Any, where: str, refusal: type[UsageError] = UsageError) -> Any:
+    """JSON data of what a caller passes. A value without a JSON form is the caller's mistake: `refusal` is raised."""
+    try:
+        return to_json(value, where=where)
+    except NotJSONableError as error:
+        raise refusal(f"cannot be sent: {error.message}", error.hint) from None
 
 
 def _walk(value: Any, path: _Path, depth: int) -> Any:
@@ -86,7 +94,7 @@ def _walk_fields(value: Any, path: _Path, depth: int) -> dict[str, Any]:
 
 def _key(key: Any, path: _Path) -> str:
     if isinstance(key, str):
-        return str(key)
+        return str.__str__(key)  # `str` of an enum's member is its name
     return _refuse(f"has the key {key!r}, which is not a string", path, "JSON has string keys only")  # type: ignore[no-any-return]
 
 

@@ -35,7 +35,11 @@ class LoopThread:
 
 def run_on(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> T:
     """Wait here for a coroutine on a loop that runs in another thread. On Ctrl-C the coroutine is cancelled."""
-    refuse_on(loop, work)
+    try:
+        refuse_blocking(loop)
+    except UsageError:
+        work.close()
+        raise
     future = asyncio.run_coroutine_threadsafe(work, loop)
     try:
         return future.result()
@@ -44,21 +48,21 @@ def run_on(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> T:
         raise
 
 
-def refuse_on(loop: asyncio.AbstractEventLoop | None, work: Coroutine[Any, Any, Any]) -> None:
-    """Refuse to wait in the very thread that would have to do the work."""
-    if loop is not None and _running() is loop:
-        work.close()
+def refuse_blocking(loop: asyncio.AbstractEventLoop | None) -> None:
+    """Raise `UsageError` on the thread of `loop`, which must not wait for work of its own."""
+    if loop is not None and running_loop() is loop:
         raise UsageError("a sync call from inside the environment's own event loop", "use `await env.aio.…` here")
 
 
 async def await_on(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> T:
     """Await a coroutine on a loop that may be another one."""
-    if _running() is loop:
+    if running_loop() is loop:
         return await work
     return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, loop))
 
 
-def _running() -> asyncio.AbstractEventLoop | None:
+def running_loop() -> asyncio.AbstractEventLoop | None:
+    """The event loop of this thread, or None."""
     try:
         return asyncio.get_running_loop()
     except RuntimeError:

@@ -10,7 +10,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from envweave.core.typed import types_of
+from envweave.core.env_types import types_of
 
 PACKAGES = ("openenv", "openenv_core")
 
@@ -38,7 +38,7 @@ class OpenEnv:
         self.unwrapped = env
         self.reset: Callable[..., Any] = env.reset
         self.step: Callable[..., Any] = env.step
-        self.action_type, self.observation_type = types_of(env)
+        self.action_type, self.observation_type, self.state_type = types_of(env)
 
     @property
     def transform(self) -> Any:
@@ -49,6 +49,8 @@ class OpenEnv:
         self.unwrapped.transform = transform
 
     def __getattr__(self, name: str) -> Any:  # state, close, class flags: as they are
+        if name == "unwrapped" or name.startswith("__"):  # being copied: not set yet, or a question of `deepcopy`
+            raise AttributeError(name)
         return getattr(self.unwrapped, name)
 
 
@@ -62,17 +64,22 @@ class AwaitedOpenEnv(OpenEnv):
         self.step = env.step_async if _overrides(env, base, "step_async") else self._apart(env.step)
 
     def _apart(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        """A coroutine function with the signature of `call`; not a closure, so that a copy does not share it."""
+        apart = functools.partial(self._wait, call)
+        apart.__wrapped__ = call  # type: ignore[attr-defined]
+        return apart
+
+    async def _wait(self, call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         import asyncio  # loaded with the first async environment
         from concurrent.futures import ThreadPoolExecutor
 
-        @functools.wraps(call)
-        async def wait(*args: Any, **kwargs: Any) -> Any:
-            if self._thread is None:
-                self._thread = ThreadPoolExecutor(1, "openenv")
-            work = functools.partial(call, *args, **kwargs)
-            return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+        if self._thread is None:
+            self._thread = ThreadPoolExecutor(1, "openenv")
+        work = functools.partial(call, *args, **kwargs)
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
-        return wait
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_thread": None}  # a copy has a thread of its own
 
     async def close(self) -> None:
         try:

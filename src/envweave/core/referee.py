@@ -1,8 +1,8 @@
-"""The rules of one environment, and nothing that calls it.
+"""The rules of one environment, without any I/O.
 
-A referee knows whose turn it is, what a legal action is, when the episode is over and what to tell the driver. It does
-no I/O and never touches the environment, so the same rules hold for a sync handle, an async one, a slot
-of a vector and a session on a server. Each of them does:
+A referee knows whose turn it is, what a legal action is, when the episode is over and what to tell the driver. It
+never calls the environment, so the same rules apply to a sync handle, an async one, a slot of a vector and a session
+on a server. Each of them does:
 
     native = referee.admit(action)        # UsageError: nothing has changed
     raw = env.step(native)                # however that is done there
@@ -18,14 +18,14 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from envweave.core.actions import ActionRule
-from envweave.core.shapes import Outcome, read_flag, read_info, read_reset, read_reward, read_step
+from envweave.core.return_values import StepOutcome, read_flag, read_info, read_reset, read_reward, read_step
 from envweave.errors import BadResultError, BusyError, ClosedError, EnvWeaveError, ResetNeededError, UsageError
 from envweave.requests import AutoresetReady, EndReason, EpisodeEnd, NeedAction, Request, ToolCall
 from envweave.results import ResetResult, StepResult
 from envweave.types import Observation, State
 
 NEW, RUNNING, WAITING, BUSY, OVER, CLOSED = "new", "running", "waiting", "busy", "over", "closed"
-"""The life of an episode; `waiting` is for the reply to a tool call, `busy` while environment code runs."""
+"""The phases of an episode; `waiting` is for the reply to a tool call, `busy` while environment code runs."""
 
 LATE: Any = object()
 """In place of an action that came after its deadline."""
@@ -35,14 +35,16 @@ class Referee:
     """The rules for a single agent."""
 
     __slots__ = (
-        "_call_number", "_check", "_clock", "_deadline", "_limit", "_need", "_plain", "asked", "due", "env_id",
-        "episode_id", "episode_number", "last_obs", "owed", "phase", "step_count", "tool_calls",
+        "_call_number", "_check", "_clock", "_deadline", "_limit", "_need", "_plain", "due", "env_id", "episode_id",
+        "last_obs", "pending", "phase", "step_count", "tool_calls", "undelivered",
     )  # fmt: skip
 
-    episode: ClassVar[tuple[str, ...]] = (
-        "phase", "step_count", "episode_id", "last_obs", "asked", "_call_number", "_plain"
+    multi_agent: ClassVar[bool] = False
+
+    saved: ClassVar[tuple[str, ...]] = (
+        "phase", "step_count", "episode_id", "last_obs", "pending", "_call_number", "_plain"
     )  # fmt: skip
-    """The names of all that changes within an episode: what a memento holds."""
+    """The attributes that change within an episode."""
 
     def __init__(
         self,
@@ -57,22 +59,21 @@ class Referee:
         self.phase = NEW
         self.step_count = 0
         self.episode_id: str | None = None
-        self.episode_number = 0
         self.last_obs: Any = None
-        self.asked: tuple[Request, ...] = ()
-        """The requests that are open: `need_action`s, or the `tool_call`s that come before them."""
+        self.pending: tuple[Request, ...] = ()
+        """The open requests: `need_action`s, or the `tool_call`s that come before them."""
         self.tool_calls: dict[str, ToolCall] = {}
         self.due: float | None = None
-        """When the earliest open request runs out, by `clock`."""
-        self.owed: tuple[Request, ...] = ()
-        """Ends that nobody has received; they come with the next reset or close."""
+        """When the earliest open request expires, by `clock`."""
+        self.undelivered: list[Request] = []
+        """Ends whose receiver is gone; they come with the next reset or close. Another thread may add to it."""
         self._call_number = 0
         self._deadline = deadline
         self._limit = max_episode_steps or sys.maxsize
         self._clock = clock
         self._check = rule.check
         self._plain = deadline is None and max_episode_steps is None
-        """An ordinary step needs no thought: no clock, no limit, no requests of the author's own so far."""
+        """An ordinary step needs no further look: no clock, no limit, no requests of the author's own so far."""
         self._need = (NeedAction(env_id=env_id, action_schema=rule.schema, deadline=deadline),)
 
     # What a driver wants to do ...
@@ -99,6 +100,11 @@ class Referee:
         if self.phase in (BUSY, CLOSED):
             self._refuse()
 
+    def check_running(self) -> None:
+        """Raise the `UsageError` of a step that comes at the wrong time."""
+        if self.phase is not RUNNING:
+            self._refuse()
+
     def _refuse(self) -> None:
         if self.phase is CLOSED:
             raise ClosedError(f"{self.env_id} is closed", "make a new one")
@@ -113,15 +119,14 @@ class Referee:
 
     # ... and what came of it.
 
-    def open(self, raw: Any, episode_id: str | None = None) -> ResetResult[Any]:
+    def open(self, raw: Any, episode_id: str) -> ResetResult[Any]:
         """Begin an episode with what the environment's reset returned."""
         requests: tuple[Request, ...] = ()
         if type(raw) is tuple and len(raw) == 2 and type(raw[1]) is dict:
             observation, info = raw
         else:
             observation, info, requests = read_reset(raw)
-        self.episode_number += 1
-        self.episode_id = episode_id or f"{self.env_id}/{self.episode_number}"
+        self.episode_id = episode_id
         self.step_count = 0
         self.last_obs = observation
         return ResetResult(observation, info, self._ask(requests))
@@ -143,15 +148,15 @@ class Referee:
             self.last_obs = observation
             self.phase = RUNNING
             return StepResult(observation, reward, False, False, info, self._need)
-        return self._decide(Outcome(observation, reward, terminated, truncated, info, ()))
+        return self._decide(StepOutcome(observation, reward, terminated, truncated, info, ()))
 
     def resume(self, raw: Any) -> StepResult[Any]:
         """Read what an environment made of a tool's answer: the rest of the step, or None for "go on"."""
-        outcome = Outcome(self.last_obs, None, False, False, {}, ()) if raw is None else read_step(raw)
+        outcome = StepOutcome(self.last_obs, None, False, False, {}, ()) if raw is None else read_step(raw)
         return self._decide(outcome)
 
-    def _decide(self, outcome: Outcome) -> StepResult[Any]:
-        """The part of `conclude` that not every step needs: ends, limits, the author's own requests."""
+    def _decide(self, outcome: StepOutcome) -> StepResult[Any]:
+        """The part of `conclude` for uncommon steps: ends, limits, the author's own requests."""
         observation, info, requests = outcome.observation, outcome.info, outcome.requests
         reward = read_reward(outcome.reward)
         terminated = read_flag(outcome.terminated, "terminated")
@@ -169,9 +174,9 @@ class Referee:
         return StepResult(observation, reward, terminated, truncated, info, asked)
 
     def refuse_action(self, error: UsageError) -> StepResult[Any]:
-        """The environment itself did not take the action, and says that nothing has changed."""
+        """The environment itself refused the action, and says that nothing has changed."""
         self._await_answers()
-        return StepResult(self.last_obs, None, False, False, {"error": error.to_data()}, self.asked)
+        return StepResult(self.last_obs, None, False, False, {"error": error.to_data()}, self.pending)
 
     def abort(self, error: EnvWeaveError, reason: EndReason = "infra_error") -> StepResult[Any]:
         """End the episode without a score: the environment, or what it runs on, has failed."""
@@ -186,58 +191,61 @@ class Referee:
     def late(self) -> bool:
         return self.due is not None and self._clock() > self.due
 
+    def unscored(self, error: EnvWeaveError, *, over: bool) -> StepResult[Any]:
+        """The result of a step that failed, for a caller that turns errors into results."""
+        info = {"error": error.to_data()}
+        if not over:
+            return StepResult(self.last_obs, info=info, requests=self.pending)
+        if self.phase is OVER:  # its end was said already, or is kept
+            return StepResult(self.last_obs, truncated=True, info=info, requests=self.take_undelivered())
+        return self.abort(error)
+
     def expire(self) -> StepResult[Any]:
-        """End the episode of somebody who let a deadline pass. The environment is not called."""
+        """End the episode because a deadline has passed. The environment is not called."""
         asked = ", ".join(r.agent_id if isinstance(r, NeedAction) else r.request_id for r in self._open_requests())
         info = {"error": {"code": "timeout", "type": "Deadline", "message": f"no answer in time from {asked}"}}
         return StepResult(self.last_obs, None, False, True, info, self._end("timeout", info))
 
     def abandon(self) -> tuple[Request, ...]:
-        """End an episode that is under way because the driver turns away from it."""
+        """End the current episode, if there is one, because the driver gives it up."""
         running = self.phase in (RUNNING, WAITING, BUSY) and self.episode_id is not None
         return self._end("closed", {}) if running else ()
 
-    def begin_reset(self) -> None:
-        """Give up the episode under way, if there is one, and let the environment make another."""
-        self.owe(self.abandon())
+    def begin_reset(self) -> tuple[Request, ...]:
+        """Give up the current episode, if there is one, and let the environment make another. Returns its ends."""
+        ends = self.abandon()
+        self.keep_ends(ends)
         self.episode_id = None
         self.phase = BUSY
+        return ends
 
     def close(self) -> tuple[Request, ...]:
-        self.owe(self.abandon())
+        self.keep_ends(self.abandon())
         self.phase = CLOSED
-        return self.settle()
+        return self.take_undelivered()
 
-    def owe(self, requests: tuple[Request, ...]) -> None:
-        """Keep the ends among these requests, because whoever should have received them is gone."""
-        self.owed += tuple(request for request in requests if isinstance(request, EpisodeEnd))
+    def keep_ends(self, requests: tuple[Request, ...]) -> None:
+        """Deliver the ends among these requests later, because their receiver is gone."""
+        self.undelivered.extend([request for request in requests if isinstance(request, EpisodeEnd)])
 
-    def settle(self) -> tuple[Request, ...]:
-        owed, self.owed = self.owed, ()
-        return owed
+    def take_undelivered(self) -> tuple[Request, ...]:
+        if not self.undelivered:
+            return ()
+        taken = tuple(self.undelivered)
+        del self.undelivered[: len(taken)]
+        return taken
 
     def restart_clock(self) -> None:
         """Deadlines count from now, when the driver is handed the request."""
         deadlines = [request.deadline for request in self._open_requests() if request.deadline is not None]
         self.due = self._clock() + min(deadlines) if deadlines else None
 
-    def announce(self, result: StepResult[Any], reset: ResetResult[Any]) -> StepResult[Any]:
-        """Tell in the last result of one episode that the next has begun; gives that result."""
-        ready = AutoresetReady(
-            env_id=self.env_id,
-            initial_obs=reset.observation,
-            initial_info=reset.info,
-            episode_id=self.episode_id,
-        )
-        result.requests = (*result.requests, ready, *reset.requests)
-        return result
-
     # The request stream.
 
     def _ask(self, requests: tuple[Request, ...]) -> tuple[Request, ...]:
-        """Stamp the author's requests and add what they leave open: who must act next."""
+        """Complete the author's requests and add what they leave out: who must act next."""
         if not requests and not self.tool_calls:
-            self.asked = needs = self._needs()
+            self.pending = needs = self._needs()
             self.phase = RUNNING
             self.due = None if self._deadline is None else self._clock() + self._deadline
             return needs
@@ -254,12 +262,12 @@ class Referee:
         if not asks and not self.tool_calls:
             asks = list(self._needs())
             stamped += asks
-        self.asked = (*self.tool_calls.values(), *asks)
+        self.pending = (*self.tool_calls.values(), *asks)
         self._await_answers()
         return tuple(stamped)
 
     def _await_answers(self) -> None:
-        """Go on as `asked` says: somebody may act, or a tool has to answer first. The clock starts."""
+        """Wait for what `pending` says: an action, or the answer of a tool. The clock starts."""
         opened = self._open_requests()
         self.phase = RUNNING if any(isinstance(request, NeedAction) for request in opened) else WAITING
         self.restart_clock()
@@ -283,7 +291,7 @@ class Referee:
     def _end(self, reason: EndReason, info: dict[str, Any], requests: tuple[Request, ...] = ()) -> tuple[Request, ...]:
         """Close the episode with exactly one `episode_end`, the author's own if there is one."""
         self.phase = OVER
-        self.asked, self.due = (), None
+        self.pending, self.due = (), None
         if self.tool_calls:
             self.tool_calls = {}
         end = EpisodeEnd(env_id=self.env_id, reason=reason, final_info=info, episode_id=self.episode_id)
@@ -294,7 +302,7 @@ class Referee:
         return (*(r for r in stamped if r not in own), own[0] if own else end)
 
     def _open_requests(self) -> list[NeedAction | ToolCall]:
-        return [request for request in self.asked if isinstance(request, NeedAction | ToolCall)]
+        return [request for request in self.pending if isinstance(request, NeedAction | ToolCall)]
 
     # State.
 
@@ -304,15 +312,22 @@ class Referee:
     def state(self) -> State:
         return State(episode_id=self.episode_id, step_count=self.step_count)
 
-    def memento(self) -> dict[str, Any]:
-        """What has to be remembered to continue this episode later; deadlines start anew."""
-        return {name: getattr(self, name) for name in self.episode}
+    def save_episode(self) -> dict[str, Any]:
+        """What is needed to continue this episode later; deadlines start anew."""
+        return {name: getattr(self, name) for name in self.saved}
 
-    def recall(self, memento: dict[str, Any]) -> None:
-        for name, value in memento.items():
+    def load_episode(self, saved: dict[str, Any]) -> None:
+        for name, value in saved.items():
             setattr(self, name, value)
         self.phase = sys.intern(self.phase)  # a snapshot may have been pickled
-        self.asked = tuple(replace(request, env_id=self.env_id) for request in self.asked)
-        self.tool_calls = {r.request_id: r for r in self.asked if isinstance(r, ToolCall)}
+        self.pending = tuple(replace(request, env_id=self.env_id) for request in self.pending)
+        self.tool_calls = {r.request_id: r for r in self.pending if isinstance(r, ToolCall)}
         if self.phase in (RUNNING, WAITING):
             self._await_answers()
+
+
+def announce(result: StepResult[Any], reset: ResetResult[Any], env_id: str, episode_id: str | None) -> StepResult[Any]:
+    """Say in the last result of one episode that the next has begun; returns that result."""
+    ready = AutoresetReady(env_id=env_id, initial_obs=reset.observation, initial_info=reset.info, episode_id=episode_id)
+    result.requests = (*result.requests, ready, *reset.requests)
+    return result

@@ -14,38 +14,40 @@ from envweave.requests import DEFAULT_AGENT, EpisodeEnd, NeedAction, Request, To
 from envweave.results import StepResult
 
 Policy = Callable[[Any, NeedAction], Any]
-"""From what an agent sees and the request for its action to the action."""
+"""Called with an agent's observation and the request for its action; returns the action."""
 
-_MOST_DRAWS = 200
+_MAX_ATTEMPTS = 200
+"""Actions that a policy may propose for one step."""
 
 
 @dataclass(slots=True)
 class Rollout:
-    """What came of one episode."""
+    """The outcome of one episode."""
 
     returns: dict[str, float] = field(default_factory=dict)
-    """The sum of the rewards of each agent; an agent that was never scored is not in it."""
+    """The sum of the rewards of each agent that was scored."""
     steps: int = 0
     reason: str = "unfinished"
-    """As in `episode_end`; `unfinished` if `max_steps` came first."""
+    """As in `episode_end`; `unfinished` if `max_steps` was reached."""
     error: str = ""
 
 
 def random_policy(seed: int | None = None) -> Policy:
-    """Draws any action that fits the schema."""
+    """A policy that draws any action that fits the schema."""
     random = Random(seed)
     return lambda _observation, need: sample(need.action_schema, random)
 
 
 def rollout(env: EnvHandle[Any], policy: Policy, *, seed: int | None = None, max_steps: int = 1000) -> Rollout:
-    """Play from `reset` to the end. An action the environment refuses is asked of the policy again, within bounds.
+    """Play from `reset` to the end of the episode. If an action is refused, the policy is asked again, up to 200 times.
 
-    The handle must not have autoreset. Raises what the environment raises.
+    The handle must not have autoreset. Raises what the environment and the policy raise, and the `InvalidActionError`
+    of the last refused action.
     """
     played = Rollout()
     observation: Any = env.reset(seed=seed).observation
     while played.steps < max_steps:
-        result = _answered(env, policy, observation)
+        result = _step(env, policy, observation)
         observation = result.observation
         played.steps += 1
         _add(played.returns, result.reward)
@@ -58,8 +60,8 @@ def rollout(env: EnvHandle[Any], policy: Policy, *, seed: int | None = None, max
     return played
 
 
-def _answered(env: EnvHandle[Any], policy: Policy, observation: Any) -> StepResult[Any]:
-    for attempt in range(_MOST_DRAWS):
+def _step(env: EnvHandle[Any], policy: Policy, observation: Any) -> StepResult[Any]:
+    for attempt in range(_MAX_ATTEMPTS):
         waiting = env.pending
         calls = [request for request in waiting if isinstance(request, ToolCall)]
         if calls:
@@ -67,7 +69,7 @@ def _answered(env: EnvHandle[Any], policy: Policy, observation: Any) -> StepResu
         try:
             return env.step(_action(policy, observation, waiting))
         except InvalidActionError:
-            if attempt + 1 == _MOST_DRAWS:
+            if attempt + 1 == _MAX_ATTEMPTS:
                 raise
     raise AssertionError("unreachable")
 

@@ -1,31 +1,75 @@
-"""The one door to pydantic: validation and JSON Schema, once per type.
+"""Validation and JSON Schema of types, by pydantic and once per type.
 
-Imported when the first type is looked at and not before: pydantic costs more than all the rest of
-`import envweave`.
+No other module imports pydantic, and this one is imported with the first typed environment: pydantic takes longer to
+import than the rest of `import envweave`.
 """
 
 from __future__ import annotations
 
 import dataclasses
+from enum import Enum, Flag, IntEnum, StrEnum
 from functools import cache
 from typing import Any, NotRequired, get_type_hints
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic.errors import PydanticInvalidForJsonSchema, PydanticSchemaGenerationError, PydanticUserError
+from pydantic.json_schema import GenerateJsonSchema
+from pydantic_core import core_schema
 from typing_extensions import TypedDict, is_typeddict
 
+from envweave.core.arrays import array_dtype, is_array_type, is_scalar_type
 from envweave.errors import BadResultError
 from envweave.types import Action, Observation
 
 _NOT_FOR_AGENTS = {Action: ("metadata",), Observation: ("metadata",)}
 
 
+class _MarkedSchema(GenerateJsonSchema):
+    """With the keywords that `wire.records` reads; see `full_schema`."""
+
+    def typed_dict_schema(self, schema: core_schema.TypedDictSchema) -> dict[str, Any]:
+        return {**super().typed_dict_schema(schema), "x-dict": True}
+
+    def tuple_schema(self, schema: core_schema.TupleSchema) -> dict[str, Any]:
+        return {**super().tuple_schema(schema), "x-tuple": True}
+
+    def enum_schema(self, schema: core_schema.EnumSchema) -> dict[str, Any]:
+        made, cls = super().enum_schema(schema), schema["cls"]
+        if issubclass(cls, Flag):  # has values that no member has
+            return made
+        base = next((each for each in (StrEnum, IntEnum, str, int) if issubclass(cls, each)), Enum)
+        return {**made, "x-enum": {"base": base.__name__, "names": [member.name for member in schema["members"]]}}
+
+    def is_instance_schema(self, schema: core_schema.IsInstanceSchema) -> dict[str, Any]:
+        """A type that is unknown to pydantic: an array, or any value."""
+        return _array_schema(schema["cls"]) if is_array_type(schema["cls"]) else {}
+
+    def dataclass_schema(self, schema: core_schema.DataclassSchema) -> dict[str, Any]:
+        """With the fields in the order of the class, as its `repr` has them, and the dtypes that its hints name."""
+        made = super().dataclass_schema(schema)
+        parts = made.get("properties", {})
+        hints = {field.name: field.type for field in dataclasses.fields(schema["cls"])}
+        if any("x-numpy" in str(part) for part in parts.values()):
+            hints |= get_type_hints(schema["cls"])
+        named = {name: _array_schema(hint) for name, hint in hints.items() if is_array_type(hint)}
+        ordered = [*(name for name in hints if name in parts), *(name for name in parts if name not in hints)]
+        return {**made, "properties": {name: parts[name] | named.get(name, {}) for name in ordered}}
+
+
+def _array_schema(type_: Any) -> dict[str, Any]:
+    dtype = array_dtype(type_)
+    described: dict[str, Any] = {} if dtype is None else {"dtype": dtype.__name__}
+    if is_scalar_type(type_):
+        return {"x-numpy": {**described, "shape": []}}
+    return {"type": "array", "x-numpy": described}
+
+
 @cache
 def adapter(type_: Any) -> TypeAdapter[Any]:
-    """The type's validator. Raises `BadResultError` for a type that refers to what does not exist."""
+    """The validator of a type. Raises `BadResultError` for a type that refers to a name that does not exist."""
     try:
         made: TypeAdapter[Any] = TypeAdapter(_typed_dict(type_) if is_typeddict(type_) else type_)
-        made.rebuild(raise_errors=True)  # pydantic would put off a name it cannot resolve to the first use
+        made.rebuild(raise_errors=True)  # otherwise a name that cannot be resolved is an error at the first use only
         return made
     except PydanticSchemaGenerationError:
         raise
@@ -35,7 +79,7 @@ def adapter(type_: Any) -> TypeAdapter[Any]:
 
 
 def _typed_dict(type_: Any) -> Any:
-    """The same TypedDict in the form that pydantic reads on every Python."""
+    """The same TypedDict from `typing_extensions`, which pydantic accepts on every version of Python."""
     fields = {
         key: hint if key in type_.__required_keys__ else NotRequired[hint]
         for key, hint in get_type_hints(type_).items()
@@ -46,7 +90,7 @@ def _typed_dict(type_: Any) -> Any:
 
 
 def json_schema(type_: Any) -> dict[str, Any] | None:
-    """The type's JSON Schema, or None for a type that has none. `metadata` is not the agent's business."""
+    """The JSON Schema of a type, or None if it has none. Leaves out `metadata`, which agents do not see."""
     try:
         schema = adapter(type_).json_schema()
     except (PydanticSchemaGenerationError, PydanticInvalidForJsonSchema):
@@ -58,11 +102,34 @@ def json_schema(type_: Any) -> dict[str, Any] | None:
     return schema
 
 
-def validate(type_: Any, value: Any) -> Any:
-    """The value as an instance of the type. Raises the `ValueError` that `explain` explains.
+@cache
+def full_schema(type_: Any) -> dict[str, Any] | None:
+    """The JSON Schema of a type as it is sent, with all its fields; None for a type that has none.
 
-    An instance is checked too: dataclasses do not check themselves. An instance of a subclass stays
-    what it is.
+    Keywords beside those of JSON Schema: `x-dict` marks a TypedDict, whose values are dicts and not objects, and
+    `x-tuple` a tuple. `x-enum` has the names and the base class of an enum, `x-numpy` the dtype of an array, if it is
+    known, and the shape [] of a scalar.
+    """
+    options: dict[str, Any] = {"schema_generator": _MarkedSchema, "mode": "serialization", "by_alias": False}
+    try:
+        return adapter(type_).json_schema(**options)
+    except PydanticSchemaGenerationError:
+        pass
+    except (PydanticInvalidForJsonSchema, BadResultError):
+        return None
+    try:  # with parts of types that pydantic does not know; a dataclass takes the configuration of what it is in
+        around: TypeAdapter[Any] = TypeAdapter(tuple[type_], config={"arbitrary_types_allowed": True})
+        schema = around.json_schema(**options)
+    except (PydanticUserError, NameError):
+        return None
+    return {**schema["prefixItems"][0], "$defs": schema.get("$defs", {})}
+
+
+def validate(type_: Any, value: Any) -> Any:
+    """The value as an instance of the type. Raises a `ValueError`, which `explain` puts into one line.
+
+    An instance is validated too, because dataclasses do not validate their fields. An instance of a subclass is
+    returned unchanged.
     """
     data = value
     if isinstance(type_, type) and type_ is not Any and isinstance(value, type_):
@@ -76,7 +143,7 @@ def validate(type_: Any, value: Any) -> Any:
 
 
 def explain(error: ValueError) -> str:
-    """What is wrong, field by field, in one line."""
+    """The problems of up to three fields in one line."""
     if not isinstance(error, ValidationError):
         return str(error)
     found = error.errors(include_url=False, include_context=False)

@@ -1,4 +1,4 @@
-"""Did you mean …?"""
+"""Suggestions for mistyped names."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from envweave.errors import UsageError
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """The known word most like this one, or None if none is."""
-    import difflib  # only for those who mistyped
+    """The known word that is most similar to this one, or None if none is similar."""
+    import difflib  # only for names that are not found
 
     return next(iter(difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)), None)
 
 
 def refuse_unknown(given: Iterable[str], known: Sequence[str], complaint: str, listing: str) -> None:
-    """Raise `UsageError` for the first name that is not known, with the nearest one or all that are."""
+    """Raise `UsageError` for the first unknown name; the hint is the nearest known name, or all of them."""
     for name in given:
         if name not in known:
             near = nearest(name, known)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from envweave.core.shapes import read_reward, read_step
+from envweave.core.return_values import read_reward, read_step
 from envweave.errors import BadResultError, EnvError, UsageError, describe
 from envweave.results import StepResult
 from envweave.types import Observation
@@ -37,10 +37,10 @@ def transformed(transform: Transform | None, raw: Any) -> Any:
 
 
 def _rescored(transform: Transform, observation: Observation, raw: Any) -> StepResult[Any]:
-    """A result whose observation has a place for the reward: it is handed in there, and read from there.
+    """Transform a result whose observation has a field for the reward: the transform sees and sets it there.
 
-    Of two rewards, the one beside the observation is the step's. A transform may end the episode, as it may where the
-    observation is all there is; one that the environment has ended stays so.
+    Of two rewards, the one beside the observation counts. A transform may end the episode; it cannot continue one
+    that the environment has ended.
     """
     found = read_step(raw)
     if found.reward is not None:
@@ -69,7 +69,7 @@ def scored(transform: Transform | None, observation: ObsT) -> ObsT:
 
 
 def _check(found: Any) -> None:
-    """Raise `BadResultError` for what is no observation, or has a reward that is no number."""
+    """Raise `BadResultError` for a value that is not an observation, or whose reward is not a number."""
     by_name = isinstance(found, Mapping)
     if not ("reward" in found or "done" in found if by_name else hasattr(found, "reward")):
         raise BadResultError(f"transform returned {found!r:.80}", "let it return the observation")
@@ -80,7 +80,7 @@ def _check(found: Any) -> None:
 
 
 def check_transform(transform: Any) -> None:
-    """Raise `UsageError` for what is neither None nor can be called."""
+    """Raise `UsageError` for a transform that is neither None nor callable."""
     if transform is not None and not callable(transform):
         raise UsageError(f"transform is {transform!r:.80}", "give a callable that takes an observation, or None")
 

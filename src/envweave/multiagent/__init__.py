@@ -1,1 +1,1 @@
-"""Several agents: turns, joining and leaving, and the conventions of PettingZoo."""
+"""Environments for several agents: turns, joining and leaving, and PettingZoo's turn-based convention."""

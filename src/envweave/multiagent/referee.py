@@ -1,4 +1,4 @@
-"""The rules for several agents: who is alive, who must act, who has left."""
+"""The rules of an environment for several agents: who is in the episode, who must act, who has left."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from envweave.core.actions import ANYTHING, ActionRule
 from envweave.core.referee import LATE, RUNNING, Referee
-from envweave.core.shapes import Outcome, read_flag, read_reward, read_step
+from envweave.core.return_values import StepOutcome, read_flag, read_reward, read_step
 from envweave.errors import BadResultError, EnvWeaveError, InvalidActionError, UsageError, WrongAgentError
 from envweave.requests import EndReason, EpisodeEnd, NeedAction, Request
 from envweave.results import ResetResult, StepResult
@@ -17,33 +17,51 @@ ALL = "__all__"
 
 
 class Roster(NamedTuple):
-    """Who an environment says is there (`agents`), and who must act next (`to_act`, None for everybody)."""
+    """The agents that an environment names."""
 
     agents: tuple[str, ...]
+    """Those that are in the episode; none before the first reset of some environments."""
     to_act: tuple[str, ...] | None
+    """Those that must act next; None means all of them."""
+    possible_agents: tuple[str, ...] = ()
+    """Those that may ever be there, if the environment says so."""
 
 
 def roster_of(env: Any) -> Roster:
-    agents = getattr(env, "agents", ())
+    """Read `agents`, `to_act` and `possible_agents`. Raises `BadResultError` if `agents` is not a list."""
+    agents = getattr(env, "agents", None) or ()
     if isinstance(agents, str):
         raise BadResultError(f"`agents` is {agents!r}, not a list", f"use [{agents!r}]")
     to_act = getattr(env, "to_act", None)
     if isinstance(to_act, str):
         to_act = (to_act,)
-    return Roster(tuple(agents), None if to_act is None else tuple(to_act))
+    possible = tuple(getattr(env, "possible_agents", None) or ())
+    return Roster(tuple(agents), None if to_act is None else tuple(to_act), possible)
 
 
 def has_agents(env: Any) -> bool:
-    """An environment is for several agents if it has `agents`, or says in its class that it will have them."""
+    """True for an environment for several agents: one that has `agents` or `possible_agents`, or declares one of them.
+
+    An annotation (`agents: list[str]`) or a property in the class is a declaration. `agents` that only `reset` sets are
+    not seen here, because this is asked before the first reset.
+    """
     if getattr(env, "agents", None) is not None or getattr(env, "possible_agents", None) is not None:
         return True
-    return any("agents" in inspect.get_annotations(cls) for cls in type(env).__mro__)
+    return any(_declares(cls, name) for cls in type(env).__mro__ for name in ("agents", "possible_agents"))
+
+
+def _declares(cls: type, name: str) -> bool:
+    return isinstance(cls.__dict__.get(name), property) or name in inspect.get_annotations(cls)
 
 
 class TeamReferee(Referee):
-    """Takes a dict of actions for exactly the agents asked, gives dicts by agent, follows joins and leaves."""
+    """Accepts a dict with an action for each agent that was asked and for no other; results are dicts by agent.
 
-    episode: ClassVar[tuple[str, ...]] = (*Referee.episode, "live", "gone")
+    Agents may join and leave during an episode.
+    """
+
+    multi_agent: ClassVar[bool] = True
+    saved: ClassVar[tuple[str, ...]] = (*Referee.saved, "live", "gone")
 
     def __init__(
         self, env_id: str, rule_for: Callable[[str], ActionRule], roster: Callable[[], Roster], **options: Any
@@ -51,7 +69,7 @@ class TeamReferee(Referee):
         super().__init__(env_id, ANYTHING, **options)
         self.live: tuple[str, ...] = ()
         self.gone: frozenset[str] = frozenset()
-        """Who has ended in this episode; an author may leave them in `agents`."""
+        """Agents that have left this episode; the environment may still list them in `agents`."""
         self._rule_for = rule_for
         self._roster = roster
         self._rules: dict[str, ActionRule] = {}
@@ -62,7 +80,7 @@ class TeamReferee(Referee):
             self._refuse()
         if self.due is not None and self.late():
             return LATE  # type: ignore[no-any-return]
-        asked = [request.agent_id for request in self.asked if isinstance(request, NeedAction)]
+        asked = [request.agent_id for request in self.pending if isinstance(request, NeedAction)]
         if not isinstance(actions, Mapping):
             raise InvalidActionError(f"actions are a {type(actions).__name__}, not a dict by agent", _example(asked))
         for agent in actions:
@@ -78,13 +96,13 @@ class TeamReferee(Referee):
         except InvalidActionError as error:
             raise InvalidActionError(f"{agent}: {error.message}", error.hint) from None
 
-    def open(self, raw: Any, episode_id: str | None = None) -> ResetResult[Any]:
+    def open(self, raw: Any, episode_id: str) -> ResetResult[Any]:
         self.live, self.gone = self._roster().agents, frozenset()
         if not self.live:
             raise BadResultError("reset left no agents", "fill `agents` in reset")
-        strangers = [agent for agent in self.live if not isinstance(agent, str) or agent == ALL]
-        if strangers:
-            raise BadResultError(f"an agent cannot be named {strangers[0]!r}", "agents are named by strings")
+        misnamed = [agent for agent in self.live if not isinstance(agent, str) or agent == ALL]
+        if misnamed:
+            raise BadResultError(f"an agent cannot be named {misnamed[0]!r}", "agents are named by strings")
         if len(set(self.live)) < len(self.live):
             raise BadResultError(f"an agent is twice in {list(self.live)}", "name each agent once")
         self._rules, self._asks = {}, {}  # an agent may have other actions in another episode
@@ -93,14 +111,14 @@ class TeamReferee(Referee):
             raise BadResultError(_not_by_agent("observation", result.observation), _BY_AGENT)
         return result
 
-    def conclude(self, raw: Any) -> StepResult[Any]:
+    def conclude(self, raw: Any) -> StepResult[Any, Any, Any]:
         self.step_count += 1
         return self._decide(read_step(raw))
 
-    def resume(self, raw: Any) -> StepResult[Any]:
-        return self._decide(Outcome(self.last_obs, {}, {}, {}, {}, ()) if raw is None else read_step(raw))
+    def resume(self, raw: Any) -> StepResult[Any, Any, Any]:
+        return self._decide(StepOutcome(self.last_obs, {}, {}, {}, {}, ()) if raw is None else read_step(raw))
 
-    def _decide(self, outcome: Outcome) -> StepResult[Any]:
+    def _decide(self, outcome: StepOutcome) -> StepResult[Any, Any, Any]:
         if not isinstance(outcome.observation, Mapping):
             raise BadResultError(_not_by_agent("observation", outcome.observation), _BY_AGENT)
         reward = _rewards(outcome.reward)
@@ -120,13 +138,13 @@ class TeamReferee(Referee):
             requests = self._end(reason, outcome.info, outcome.requests)
         else:
             left = [agent for agent in before if agent in self.gone]
-            farewells = [self._farewell(agent, terminated, truncated, outcome.info) for agent in left]
+            departures = [self._departure(agent, terminated, truncated, outcome.info) for agent in left]
             known = [r for r in outcome.requests if not isinstance(r, EpisodeEnd) or r.agent_id in before]
-            requests = self._ask((*(f for f in farewells if f.agent_id not in told), *known))
-        return StepResult(outcome.observation, reward, terminated, truncated, outcome.info, requests)
+            requests = self._ask((*(end for end in departures if end.agent_id not in told), *known))
+        return StepResult[Any, Any, Any](outcome.observation, reward, terminated, truncated, outcome.info, requests)
 
     def _verdict(self, terminated: dict[str, bool], truncated: dict[str, bool], ended: set[str]) -> EndReason | None:
-        """Why the whole episode is over, or None if it is not."""
+        """Why the whole episode is over; None if it is not."""
         if terminated[ALL]:
             return "terminated"
         if truncated[ALL]:
@@ -137,7 +155,7 @@ class TeamReferee(Referee):
             return "terminated"
         return "truncated" if ended else "agent_left"
 
-    def _farewell(
+    def _departure(
         self, agent: str, terminated: dict[str, bool], truncated: dict[str, bool], info: dict[str, Any]
     ) -> EpisodeEnd:
         reason: EndReason = "agent_left"
@@ -148,16 +166,19 @@ class TeamReferee(Referee):
         own = info.get(agent)
         return EpisodeEnd(reason=reason, agent_id=agent, final_info=own if isinstance(own, dict) else {})
 
-    def refuse_action(self, error: UsageError) -> StepResult[Any]:
-        return self._unscored(super().refuse_action(error), over=False)
+    def refuse_action(self, error: UsageError) -> StepResult[Any, Any, Any]:
+        return self._by_agent(super().refuse_action(error), over=False)
 
-    def abort(self, error: EnvWeaveError, reason: EndReason = "infra_error") -> StepResult[Any]:
-        return self._unscored(super().abort(error, reason), over=True)
+    def abort(self, error: EnvWeaveError, reason: EndReason = "infra_error") -> StepResult[Any, Any, Any]:
+        return self._by_agent(super().abort(error, reason), over=True)
 
-    def expire(self) -> StepResult[Any]:
-        return self._unscored(super().expire(), over=True)
+    def unscored(self, error: EnvWeaveError, *, over: bool) -> StepResult[Any, Any, Any]:
+        return self._by_agent(super().unscored(error, over=over), over=over)
 
-    def _unscored(self, result: StepResult[Any], *, over: bool) -> StepResult[Any]:
+    def expire(self) -> StepResult[Any, Any, Any]:
+        return self._by_agent(super().expire(), over=True)
+
+    def _by_agent(self, result: StepResult[Any, Any, Any], *, over: bool) -> StepResult[Any, Any, Any]:
         result.reward = dict.fromkeys(self.live, None)
         result.terminated = dict.fromkeys((*self.live, ALL), False)
         result.truncated = dict.fromkeys((*self.live, ALL), over)
@@ -170,8 +191,8 @@ class TeamReferee(Referee):
         acting = self.live if to_act is None else tuple(agent for agent in to_act if agent in self.live)
         if not acting:
             raise BadResultError(
-                f"nobody is to act, but the episode goes on with {', '.join(self.live)}",
-                "name somebody in `to_act`, or end the episode",
+                f"no agent is to act, but the episode goes on with {', '.join(self.live)}",
+                "name an agent in `to_act`, or end the episode",
             )
         return tuple(self._need_of(agent) for agent in acting)
 
@@ -194,8 +215,17 @@ class TeamReferee(Referee):
         return self._rules[agent]
 
     def schema(self, agent_id: str | None = None) -> dict[str, Any] | None:
-        agent = agent_id if agent_id is not None else next(iter(self._roster().agents), "")
-        return self._rule(agent).schema
+        """The schema of an agent's actions; without an agent, that of the first one known.
+
+        None if the environment does not say, or not yet: before the first reset its agents may be unknown. Never
+        raises, because a server describes an environment before anyone has reset it.
+        """
+        try:
+            roster = self._roster()
+            known = iter((*roster.agents, *roster.possible_agents))
+            return self._rule(next(known, "") if agent_id is None else agent_id).schema
+        except Exception:  # of the author's `agents` or `action_space`
+            return None
 
 
 _BY_AGENT = "return dicts keyed by agent, e.g. {'alice': …, 'bob': …}"

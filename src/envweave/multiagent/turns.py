@@ -1,10 +1,10 @@
-"""PettingZoo's turn-based convention (AEC), run as an environment with `agents` and `to_act`."""
+"""PettingZoo's turn-based environments (AEC) as environments with `agents` and `to_act`."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from envweave.results import ResetResult, StepResult
+from envweave.results import MultiAgentStepResult, ResetResult, StepResult
 
 
 def is_aec(env: Any) -> bool:
@@ -15,10 +15,10 @@ def is_aec(env: Any) -> bool:
 
 
 class TurnBased:
-    """Plays an AEC environment one turn at a time.
+    """An AEC environment in which one agent acts per step.
 
-    Each step's rewards are those of that step for everybody, so nothing has to be accumulated by the driver. A finished
-    agent is taken out at once: the `None` steps that AEC wants for it are made here.
+    The rewards of a step are those that all agents earned in it; the caller has nothing to accumulate. A finished agent
+    is removed at once: the steps with `None` that AEC requires for it are made here.
     """
 
     def __init__(self, aec: Any) -> None:
@@ -40,22 +40,24 @@ class TurnBased:
         acting = self.to_act
         return ResetResult({acting: self.unwrapped.observe(acting)}, {acting: self.unwrapped.infos.get(acting, {})})
 
-    def step(self, actions: dict[str, Any]) -> StepResult[dict[str, Any]]:
+    def step(self, actions: dict[str, Any]) -> MultiAgentStepResult[Any]:
         aec = self.unwrapped
         (action,) = actions.values()
         aec.step(action)
-        everybody = list(aec.agents)
-        terminated = {agent: bool(aec.terminations[agent]) for agent in everybody}
-        truncated = {agent: bool(aec.truncations[agent]) for agent in everybody}
-        finished = [agent for agent in everybody if terminated[agent] or truncated[agent]]
+        present = list(aec.agents)
+        terminated = {agent: bool(aec.terminations[agent]) for agent in present}
+        truncated = {agent: bool(aec.truncations[agent]) for agent in present}
+        finished = [agent for agent in present if terminated[agent] or truncated[agent]]
         observations = {agent: aec.observe(agent) for agent in finished}
-        rewards = {agent: aec.rewards[agent] for agent in everybody}
-        infos = {agent: aec.infos.get(agent, {}) for agent in everybody}
+        rewards = {agent: aec.rewards[agent] for agent in present}
+        infos = {agent: aec.infos.get(agent, {}) for agent in present}
         while aec.agents and (aec.terminations[aec.agent_selection] or aec.truncations[aec.agent_selection]):
             aec.step(None)
         if self.agents:
             observations[self.to_act] = aec.observe(self.to_act)
         return StepResult(observations, rewards, terminated, truncated, infos)
 
-    def __getattr__(self, name: str) -> Any:  # spaces, state, render, close: as they are
+    def __getattr__(self, name: str) -> Any:  # spaces, state, render, close
+        if name == "unwrapped" or name.startswith("__"):  # being copied: not set yet, or a question of `deepcopy`
+            raise AttributeError(name)
         return getattr(self.unwrapped, name)

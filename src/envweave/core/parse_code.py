@@ -1,4 +1,4 @@
-"""Parse code that somebody else wrote: within bounds, and without a word about what is odd in it."""
+"""Parse untrusted code: within limits, and without warnings about its style."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FILTER = warnings.filters[0]
 
 
 class UnreadableError(Exception):
-    """The code is too long or nested too deeply to be parsed at all, in words."""
+    """The code is too long or nested too deeply to be parsed; the message says which."""
 
 
 def parse(code: str) -> ast.Module:
@@ -32,7 +32,7 @@ def parse(code: str) -> ast.Module:
 
 
 def parsed(code: str) -> ast.Module | None:
-    """The syntax tree, or None if there is none to be had, for whatever reason."""
+    """The syntax tree, or None if the code cannot be parsed."""
     try:
         return parse(code)
     except (SyntaxError, UnreadableError):
@@ -40,10 +40,10 @@ def parsed(code: str) -> ast.Module | None:
 
 
 def _keep_quiet() -> None:
-    """See that our filter comes first, before one that makes errors of warnings.
+    """Put our filter first, before one that turns warnings into errors.
 
-    It is for a file of this name alone, so nobody else's warnings change. `catch_warnings` would take the filters of
-    the whole process away and put old ones back, also while another thread changes them.
+    It applies only to files of this name, so other warnings are unaffected. `catch_warnings` is not used, because it
+    replaces the filters of the whole process, also while another thread changes them.
     """
     if warnings.filters[:1] != [_FILTER]:
         warnings.filterwarnings("ignore", module=_NAME)

@@ -22,16 +22,16 @@ from envweave.results import ResetResult, StepResult
 from envweave.types import Observation
 
 
-class Opening(NamedTuple):
-    """What a reset said."""
+class ResetOutcome(NamedTuple):
+    """What a reset returned."""
 
     observation: Any
     info: dict[str, Any]
     requests: tuple[Request, ...]
 
 
-class Outcome(NamedTuple):
-    """What a step said; `reward` and the two flags are as the author gave them."""
+class StepOutcome(NamedTuple):
+    """What a step returned; `reward` and the two flags are as the author gave them."""
 
     observation: Any
     reward: Any
@@ -41,47 +41,47 @@ class Outcome(NamedTuple):
     requests: tuple[Request, ...]
 
 
-def read_reset(raw: Any) -> Opening:
+def read_reset(raw: Any) -> ResetOutcome:
     """Raise `BadResultError` for None, which is a forgotten `return`."""
     _refuse_coroutine(raw, "reset")
     if isinstance(raw, tuple) and len(raw) == 2 and isinstance(raw[1], Mapping):
-        return Opening(raw[0], read_info(raw[1]), ())
+        return ResetOutcome(raw[0], read_info(raw[1]), ())
     if isinstance(raw, ResetResult | StepResult):
-        return Opening(raw.observation, read_info(raw.info), tuple(raw.requests))
+        return ResetOutcome(raw.observation, read_info(raw.info), tuple(raw.requests))
     if raw is None:
         raise BadResultError("reset returned None", "return the first observation, or `(observation, info)`")
-    return Opening(raw, _metadata(raw), ())
+    return ResetOutcome(raw, _metadata(raw), ())
 
 
-def read_step(raw: Any) -> Outcome:
+def read_step(raw: Any) -> StepOutcome:
     """Raise `BadResultError` for None and for tuples of a length that no convention has."""
     _refuse_coroutine(raw, "step")
     if isinstance(raw, Observation):
         done, cut = read_flag(raw.done, "done"), raw.metadata.get("truncated") is True
-        return Outcome(raw, raw.reward, done and not cut, done and cut, raw.metadata, ())
+        return StepOutcome(raw, raw.reward, done and not cut, done and cut, raw.metadata, ())
     if isinstance(raw, StepResult):
         requests = tuple(raw.requests)
-        return Outcome(raw.observation, raw.reward, raw.terminated, raw.truncated, read_info(raw.info), requests)
+        return StepOutcome(raw.observation, raw.reward, raw.terminated, raw.truncated, read_info(raw.info), requests)
     if isinstance(raw, tuple):
         return _read_tuple(raw)
     if raw is None:
         raise BadResultError("step returned None", "return an observation, a StepResult or a Gymnasium tuple")
     info = _metadata(raw)
     done, cut = read_flag(_member(raw, "done", False), "done"), info.get("truncated") is True
-    return Outcome(raw, _member(raw, "reward", None), done and not cut, done and cut, info, ())
+    return StepOutcome(raw, _member(raw, "reward", None), done and not cut, done and cut, info, ())
 
 
-def _read_tuple(raw: tuple[Any, ...]) -> Outcome:
+def _read_tuple(raw: tuple[Any, ...]) -> StepOutcome:
     if len(raw) == 5:
         observation, reward, terminated, truncated, info = raw
-        return Outcome(observation, reward, terminated, truncated, read_info(info), ())
+        return StepOutcome(observation, reward, terminated, truncated, read_info(info), ())
     if len(raw) == 4:
         observation, reward, done, info = raw
         info = read_info(info)
         if isinstance(done, Mapping):
-            return Outcome(observation, reward, done, dict.fromkeys(done, False), info, ())
+            return StepOutcome(observation, reward, done, dict.fromkeys(done, False), info, ())
         done, cut = read_flag(done, "done"), bool(info.get("TimeLimit.truncated", False))
-        return Outcome(observation, reward, done and not cut, done and cut, info, ())
+        return StepOutcome(observation, reward, done and not cut, done and cut, info, ())
     raise BadResultError(
         f"step returned a tuple of {len(raw)} values",
         "return (observation, reward, terminated, truncated, info), or put a tuple observation into a StepResult",
@@ -105,14 +105,14 @@ def read_reward(reward: Any) -> float | None:
     try:
         number = float(reward)
     except (OverflowError, TypeError, ValueError) as error:
-        raise BadResultError(f"reward is no finite number: {error}", "return a float") from error
+        raise BadResultError(f"reward is not a finite number: {error}", "return a float") from error
     if not isfinite(number):
         raise BadResultError(f"reward is {number}", "return a finite number, or None for `not scored`")
     return number
 
 
 def read_flag(flag: Any, name: str) -> bool:
-    """A boolean from a bool, a numpy bool or 0/1; a string or None is somebody's mistake."""
+    """A boolean from a bool, a numpy bool or 0/1; a string or None raises `BadResultError`."""
     if flag is True or flag is False:
         return bool(flag)
     item = getattr(flag, "item", None)

@@ -1,0 +1,131 @@
+"""Middleware: generators that see every call of a handle, for recording, limits and retries.
+
+    def retry_reset(kind, data):
+        while True:
+            try:
+                return (yield kind, data)      # make the call; what it raises is raised here
+            except EnvError:
+                if kind != "reset":
+                    raise
+
+    env = ew.make("lineworld").with_middleware(retry_reset)
+
+Middleware receives the kind and the data of a call (see `backend.py`), yields the calls to make, none, one or several,
+and returns the reply. It is written once: the same generator serves sync and awaited calls, here and on a server.
+A call that is cancelled raises `CancelledError` at the `yield`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from envweave.core.backend import Backend, EpisodeView
+from envweave.core.flow import run, run_async
+from envweave.errors import UsageError
+
+if TYPE_CHECKING:
+    from envweave.core.handle import EnvHandle
+
+Call: TypeAlias = tuple[str, Any]
+"""The kind and the data of a call."""
+
+Middleware: TypeAlias = Callable[[str, Any], Generator[Call, Any, Any]]
+"""A generator function of a kind and its data."""
+
+
+class MiddlewareBackend(Backend):
+    """The backend of another handle, whose calls pass through middleware, the first of it outermost."""
+
+    def __init__(self, handle: EnvHandle[Any, Any, Any, Any], middleware: tuple[Middleware, ...]) -> None:
+        self._handle = handle
+        self._middleware = middleware
+
+    @property
+    def _inner(self) -> Backend:
+        return self._handle.backend  # a client replaces it when it connects
+
+    @property
+    def id(self) -> str:  # type: ignore[override]
+        return self._inner.id
+
+    @property
+    def env(self) -> Any:
+        return self._inner.env
+
+    @property
+    def episode(self) -> EpisodeView:
+        return self._inner.episode
+
+    @property
+    def multi_agent(self) -> bool:
+        return self._inner.multi_agent
+
+    def call(self, kind: str, data: Any = None) -> Any:
+        return self._wrapped(run(self._through(0, kind, data), self._perform))
+
+    async def acall(self, kind: str, data: Any = None) -> Any:
+        return self._wrapped(await run_async(self._through(0, kind, data), self._perform_async))
+
+    def _perform(self, call: Call) -> Any:
+        return self._handle.close() if call[0] == "close" else self._inner.call(*call)
+
+    async def _perform_async(self, call: Call) -> Any:
+        return await (self._handle._close_async() if call[0] == "close" else self._inner.acall(*call))
+
+    def _through(self, level: int, kind: str, data: Any) -> Generator[Call, Any, Any]:
+        """The calls that the middleware from `level` on makes for one call."""
+        if level == len(self._middleware):
+            return (yield kind, data)
+        middleware = self._middleware[level]
+        wrapped = middleware(kind, data)
+        if not isinstance(wrapped, Generator):
+            raise UsageError(f"the middleware {_name(middleware)} is not a generator function", "let it yield the call")
+        try:
+            call = next(wrapped)
+            while True:
+                try:
+                    reply = yield from self._through(level + 1, *_checked(call, middleware))
+                except BaseException as error:  # including CancelledError, which middleware may have to react to
+                    call = wrapped.throw(error)
+                else:
+                    call = wrapped.send(reply)
+        except StopIteration as stop:
+            return stop.value
+
+    def _wrapped(self, reply: Any) -> Any:
+        """A fork passes through the same middleware; nothing else is a backend."""
+        return MiddlewareBackend(self._handle._twin(reply), self._middleware) if isinstance(reply, Backend) else reply
+
+    def admit(self, action: Any) -> Any:
+        return self._inner.admit(action)
+
+    def check_reset(self, arguments: dict[str, Any]) -> None:
+        self._inner.check_reset(arguments)
+
+    def check_response(self, request_id: str) -> None:
+        self._inner.check_response(request_id)
+
+    def action_schema(self, agent_id: str | None = None) -> dict[str, Any] | None:
+        return self._handle.action_schema(agent_id)
+
+    def observation_schema(self) -> dict[str, Any] | None:
+        return self._inner.observation_schema()
+
+    @property
+    def transform(self) -> Callable[[Any], Any] | None:
+        return self._inner.transform
+
+    @transform.setter
+    def transform(self, transform: Callable[[Any], Any] | None) -> None:
+        self._inner.transform = transform
+
+
+def _checked(call: Any, middleware: Middleware) -> Call:
+    if not (isinstance(call, tuple) and len(call) == 2 and isinstance(call[0], str)):
+        raise UsageError(f"the middleware {_name(middleware)} yielded {call!r:.80}", "yield the kind and the data")
+    return call
+
+
+def _name(middleware: Middleware) -> str:
+    return repr(getattr(middleware, "__name__", middleware))

@@ -1,88 +1,63 @@
-"""What every vector does, whatever runs its environments: number the rows, keep order, mix nothing up."""
+"""`VectorEnv`: many environments at once. It checks arguments and makes batches; a dispatcher runs the calls."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
-from inspect import iscoroutine
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias
 
-from envweave.core.flows import Blueprint
-from envweave.errors import BusyError, ClosedError, EnvError, EnvWeaveError, UsageError, WaitTimeoutError, describe
-from envweave.vector.arguments import chosen_ids, chosen_seeds, matched_actions, naming, seconds
+from envweave.core.flow import run
+from envweave.core.handle import ActT, EnvHandle, ObsT, reset_arguments
+from envweave.core.referee import OVER
+from envweave.errors import BusyError, ClosedError, EnvWeaveError, UsageError, WaitTimeoutError
+from envweave.results import FlagT, RewardT
+from envweave.vector.arguments import (
+    chosen_episode_ids,
+    chosen_ids,
+    chosen_options,
+    chosen_seeds,
+    label_errors,
+    matched_actions,
+    ready_counts,
+    seconds,
+)
 from envweave.vector.batch import ResetBatch, StepBatch
-from envweave.vector.slot import Slot, log
+from envweave.vector.dispatcher import Dispatcher, RowValues, Task
+from envweave.vector.executor import Executor
+from envweave.vector.slot import RECOVER, Slot, SlotFlow
 
-Actions = Sequence[Any] | dict[int, Any]
+if TYPE_CHECKING:
+    from envweave.vector.aio import AsyncVectorEnv
 
-
-class Call(NamedTuple):
-    """Something to run for one environment, and the row to give if no answer ever comes."""
-
-    id: int
-    slot: Slot
-    run: Callable[[], Any]
-    lost: Callable[[EnvError], Any]
+Actions: TypeAlias = "Sequence[ActT | Mapping[str, Any]] | dict[int, Any]"
 
 
-class Row(NamedTuple):
-    """One answer, with the identity that tells it from a late one."""
-
-    id: int
-    incarnation: int
-    step: int
-    result: Any
-
-
-class VectorEnv(ABC):
+class VectorEnv(Generic[ActT, ObsT, RewardT, FlagT]):
     """`num_envs` independent environments. Two ways to drive it:
 
     barrier       `reset(seed=…)`, then `step(actions)`: lists of length `num_envs`
-    ready-first   `send(actions, ids)`, then `recv(min_ready=…, timeout=…)`: whoever has finished
+    ready-first   `send(actions, ids)`, then `recv(min_ready=…, timeout=…)`: those that have finished
 
-    A wrong call raises a `UsageError` before any environment has changed. An environment that fails costs its own row:
-    `reward` None, `episode_end(reason="infra_error")`, the reason in `failures`; it is rebuilt for its next reset.
-    There is one call under way for each environment at most. Call from one thread.
+    A wrong call raises a `UsageError` before any environment has changed. A failure affects only its own row: `reward`
+    None, `episode_end(reason="infra_error")`, the reason in `failures`; the environment is rebuilt for its next reset.
+    Each environment runs at most one call at a time. Call from one thread; `aio` is the same vector for `await`.
     """
 
-    def __init__(self, plans: Sequence[tuple[Blueprint, str]]) -> None:
-        self._slots: list[Slot] = []
-        self._done: dict[int, Row] = {}
-        """Answers that nobody has received yet, in the order they came."""
-        self._in_flight: set[int] = set()
-        """Environments whose answer nobody has received yet."""
+    def __init__(self, slots: Sequence[Slot]) -> None:
+        """The slots are open. The vector owns them."""
+        self._slots = list(slots)
+        self._executors: dict[Executor, list[Slot]] = {}
+        for slot in self._slots:
+            self._executors.setdefault(slot.executor, []).append(slot)
+        self._dispatcher = Dispatcher(self._executors)
         self._awaited: list[int] | None = None
-        """Whom `step_wait` waits for."""
+        """The environments of the last `step_async`."""
+        self._pid = os.getpid()
         self._closed = False
-        # All environments first, then what we keep of each: side by side in memory, not scattered between the
-        # environments' own objects, where stepping through hundreds of them misses the cache more often.
-        built: list[Any] = []
-        try:
-            for plan, _ in plans:
-                built.append(plan.build())
-            self._slots = [Slot(plan, id, env) for (plan, id), env in zip(plans, built, strict=True)]
-            self._timed = any(slot.env.referee.timed for slot in self._slots)
-        except BaseException:
-            for env in built:
-                _close_quietly(env)
-            raise
-
-    # For a backend to fill in.
-
-    @abstractmethod
-    def _dispatch(self, call: Call) -> None:
-        """Have the call run, now or soon."""
-
-    @abstractmethod
-    def _wait(self, wanted: set[int], count: int, timeout: float | None) -> None:
-        """Return when `count` of the wanted are in `_done`, or the time is over."""
-
-    def _stop(self, timeout: float) -> set[int]:
-        """End what runs and close the environments; give back those that are stuck in a call."""
-        self._close_slots(range(len(self._slots)))
-        return set()
+        self._inline = all(executor.inline for executor in self._executors)
+        self._timed = any(getattr(slot.episode, "timed", False) for slot in self._slots)
 
     @property
     def num_envs(self) -> int:
@@ -95,17 +70,29 @@ class VectorEnv(ABC):
 
     @property
     def in_flight(self) -> list[int]:
-        """The environments that were sent something and whose answer was not received yet."""
-        return sorted(self._in_flight)
+        """The environments that were sent something and whose row was not received yet."""
+        return sorted(self._dispatcher.in_flight)
+
+    @property
+    def abandoned(self) -> int:
+        """The number of threads left behind in calls that did not return in time."""
+        return sum(getattr(executor, "abandoned", 0) for executor in self._executors)
 
     @property
     def transform(self) -> Any:
-        """Each environment has its own, from when it is built: setting it here raises `UsageError`."""
-        raise UsageError("a vector has no transform", "give it to each environment: make_vector(…, transform=…)")
+        """Each environment has its own, from when it is built: there is none here, and setting it is refused."""
+        raise AttributeError("a vector has no transform")
 
     @transform.setter
     def transform(self, transform: Any) -> None:
-        _ = self.transform
+        raise UsageError("a vector has no transform", "give it to each environment: make_vector(…, transform=…)")
+
+    @cached_property
+    def aio(self) -> AsyncVectorEnv[ActT, ObsT, RewardT, FlagT]:
+        """The same vector for `await`."""
+        from envweave.vector.aio import AsyncVectorEnv  # asyncio, loaded for those who await
+
+        return AsyncVectorEnv(self, self._dispatcher)
 
     # Barrier ...
 
@@ -113,152 +100,200 @@ class VectorEnv(ABC):
         self,
         *,
         ids: Sequence[int] | None = None,
-        seed: int | Sequence[int] | None = None,
-        options: dict[str, Any] | None = None,
+        seed: int | Sequence[int | None] | None = None,
+        options: dict[str, Any] | Sequence[dict[str, Any] | None] | None = None,
+        episode_id: str | Sequence[str | None] | None = None,
         **own: Any,
-    ) -> ResetBatch:
-        """Begin an episode in all environments or in those named; with `seed=s` environment `i` gets `s + i`."""
-        chosen = chosen_ids(ids, len(self._slots))
-        calls = self._reset_calls(chosen, seed, options, own)
-        try:
-            self._dispatch_all(calls)
-        except BaseException:  # Ctrl-C in the middle: what has begun can be reset again
-            self._received(self._done.keys() & set(chosen))
-            raise
-        return ResetBatch(*_columns(self._collect(chosen, None)))
+    ) -> ResetBatch[ObsT, RewardT, FlagT]:
+        """Begin an episode in all environments or in those named; with `seed=s` environment `i` gets `s + i`.
 
-    def step(self, actions: Actions, ids: Sequence[int] | None = None, *, timeout: float | None = None) -> StepBatch:
+        `seed`, `options` and `episode_id` may be lists with one value for each environment.
+        """
+        chosen = chosen_ids(ids, len(self._slots))
+        tasks = self._reset_tasks(chosen, seed, options, episode_id, own)
+        try:
+            self._dispatcher.send(tasks)
+        except KeyboardInterrupt:  # what has begun can be reset again
+            self._dispatcher.take_answers()
+            self._received(self._dispatcher.ready.keys() & set(chosen))
+            raise
+        return ResetBatch.of(self._collect(chosen, None))
+
+    def step(
+        self, actions: Actions[ActT], ids: Sequence[int] | None = None, *, timeout: float | None = None
+    ) -> StepBatch[ObsT, RewardT, FlagT]:
         """Step all environments, or those named, and wait for all of them; rows are in the order of `ids`.
 
-        Raises `WaitTimeoutError` if they are not ready in time: nothing is lost, `step_wait` gives it.
+        Raises `WaitTimeoutError` if they are not ready in time: nothing is lost, `step_wait` returns it.
         """
-        self.step_async(actions, ids)
-        return self.step_wait(timeout=timeout)
-
-    def step_async(self, actions: Actions, ids: Sequence[int] | None = None) -> None:
+        limit = seconds(timeout)
+        if not self._inline or self._dispatcher.in_flight:
+            self.step_async(actions, ids)
+            return self.step_wait(timeout=limit)
         self._check_no_step_wait()
         chosen, listed = matched_actions(actions, ids, len(self._slots))
-        self._dispatch_all(self._step_calls(chosen, listed))
+        everything = ids is None and listed is actions
+        return self._step_inline(chosen, self._slots if everything else [self._slots[id] for id in chosen], listed)
+
+    def _step_inline(
+        self, chosen: list[int], slots: list[Slot], actions: Sequence[Any]
+    ) -> StepBatch[ObsT, RewardT, FlagT]:
+        """Step without a queue, for environments that run in this very thread."""
+        results = []
+        for slot, action in zip(slots, self._admitted(chosen, slots, actions), strict=True):
+            if action is RECOVER:
+                result = _run_inline(slot, slot.step(action))
+            else:
+                try:
+                    result = slot.advance(action)
+                    if slot.autoreset and slot.episode.phase is OVER:  # type: ignore[attr-defined]  # a local episode
+                        result = _run_inline(slot, slot.followed(result))
+                except EnvWeaveError as error:
+                    result = _run_inline(slot, slot.failed(error))
+            results.append(result)
+        if self._timed:
+            _restart_clocks(slots)
+        incarnations, steps = [slot.incarnation for slot in slots], [slot.episode.step_count for slot in slots]
+        return StepBatch(chosen, incarnations, steps, results)
+
+    def step_async(self, actions: Actions[ActT], ids: Sequence[int] | None = None) -> None:
+        """Send the actions without waiting; `step_wait` returns the batch."""
+        self._check_no_step_wait()
+        chosen, listed = matched_actions(actions, ids, len(self._slots))
+        self._dispatcher.send(self._step_tasks(chosen, listed))
         self._awaited = chosen
 
-    def step_wait(self, *, timeout: float | None = None) -> StepBatch:
+    def step_wait(self, *, timeout: float | None = None) -> StepBatch[ObsT, RewardT, FlagT]:
         """The batch of the last `step_async`; after a `WaitTimeoutError` it may be called again."""
         if self._awaited is None:
             raise UsageError("step_wait without step_async", "call step_async(actions) first")
-        rows = self._collect(self._awaited, seconds(timeout))
+        limit = seconds(timeout)
+        try:
+            rows = self._collect(self._awaited, limit)
+        except UsageError:  # the actions were refused: there is nothing to wait for
+            self._awaited = None
+            raise
         self._awaited = None
-        return StepBatch(*_columns(rows))
+        return StepBatch.of(rows)
 
-    def respond(self, id: int, request_id: str, value: Any) -> StepBatch:
+    def respond(self, id: int, request_id: str, value: Any) -> StepBatch[ObsT, RewardT, FlagT]:
         """Answer a `tool_call` of one environment and wait for the rest of its step."""
         self.send_response(id, request_id, value)
-        return StepBatch(*_columns(self._collect([id], None)))
+        return StepBatch.of(self._collect([id], None))
 
     # ... and ready-first.
 
-    def send(self, actions: Actions, ids: Sequence[int] | None = None) -> None:
+    def send(self, actions: Actions[ActT], ids: Sequence[int] | None = None) -> None:
         """Give each environment named its action, without waiting for it."""
-        self._dispatch_all(self._step_calls(*matched_actions(actions, ids, len(self._slots))))
+        self._dispatcher.send(self._step_tasks(*matched_actions(actions, ids, len(self._slots))))
 
     def send_reset(
         self,
         ids: Sequence[int] | None = None,
         *,
-        seed: int | Sequence[int] | None = None,
-        options: dict[str, Any] | None = None,
+        seed: int | Sequence[int | None] | None = None,
+        options: dict[str, Any] | Sequence[dict[str, Any] | None] | None = None,
+        episode_id: str | Sequence[str | None] | None = None,
         **own: Any,
     ) -> None:
-        """Have environments begin an episode, without waiting; `recv` gives a `ResetResult` for each."""
-        self._dispatch_all(self._reset_calls(chosen_ids(ids, len(self._slots)), seed, options, own))
+        """Begin episodes as `reset` does, without waiting; `recv` returns a `ResetResult` for each."""
+        chosen = chosen_ids(ids, len(self._slots))
+        self._dispatcher.send(self._reset_tasks(chosen, seed, options, episode_id, own))
 
     def send_response(self, id: int, request_id: str, value: Any) -> None:
-        """Answer a `tool_call` of one environment, without waiting; `recv` gives the rest of its step."""
+        """Answer a `tool_call` of one environment, without waiting; `recv` returns the rest of its step."""
         (id,) = chosen_ids([id], len(self._slots))
         self._check_idle([id])
         slot = self._slots[id]
-        with naming(id):
-            slot.env.referee.admit_reply(request_id)
-        self._dispatch_all([Call(id, slot, partial(slot.respond, request_id, value), slot.lose_step)])
+        with label_errors(id):
+            slot.backend.check_response(request_id)
+        self._dispatcher.send([Task(id, slot, "respond", slot.respond(request_id, value))])
 
-    def recv(self, *, min_ready: int = 1, max_ready: int | None = None, timeout: float | None = None) -> StepBatch:
-        """Wait until `min_ready` answers are there; take all that are, at most `max_ready`, in the order they came.
+    def recv(
+        self, *, min_ready: int = 1, max_ready: int | None = None, timeout: float | None = None
+    ) -> StepBatch[ObsT, RewardT, FlagT]:
+        """Wait until `min_ready` rows are there; return all that are, at most `max_ready`, in the order they came.
 
         When the time is over it returns what there is, perhaps nothing; the rest stays in flight and loses nothing.
-        With nothing in flight it returns at once.
+        With nothing in flight it returns at once. Raises the `UsageError` of actions that a server has refused.
         """
         self._check_open()
-        if not isinstance(min_ready, int) or min_ready < 0 or (max_ready is not None and max_ready < max(min_ready, 1)):
-            raise UsageError(f"min_ready={min_ready!r}, max_ready={max_ready!r}", "use 0 ≤ min_ready ≤ max_ready")
-        waiting = self._in_flight.difference(self._awaited or ())
-        self._wait(waiting, min(min_ready, len(waiting)), seconds(timeout))
-        ready = [id for id in self._done if id in waiting]
-        return StepBatch(*_columns(self._received(ready[:max_ready])))
+        least, most = ready_counts(min_ready, max_ready)
+        waiting = self._dispatcher.in_flight.difference(self._awaited or ())
+        self._dispatcher.wait(waiting, min(least, len(waiting)), seconds(timeout))
+        ready = [id for id in self._dispatcher.ready if id in waiting]
+        return StepBatch.of(self._received(ready[:most]))
 
-    # The way of a call.
+    def fork(self, id: int) -> EnvHandle[ActT, ObsT, RewardT, FlagT]:
+        """An independent handle on the episode of one environment, which goes on. Raises `UnsupportedError`.
 
-    def _step_calls(self, chosen: list[int], actions: Sequence[Any]) -> list[Call]:
+        The caller closes it. On a server that was started for the vector it ends with the vector.
+        """
+        (id,) = chosen_ids([id], len(self._slots))
+        self._check_idle([id])
+        slot = self._slots[id]
+        with label_errors(id):
+            return EnvHandle(slot.executor.fork(slot))
+
+    # Tasks.
+
+    def _step_tasks(self, chosen: list[int], actions: Sequence[Any]) -> list[Task]:
         slots = [self._slots[id] for id in chosen]
-        calls = []
-        for id, slot, native in zip(chosen, slots, self._admitted(chosen, slots, actions), strict=True):
-            calls.append(Call(id, slot, partial(slot.step, native), slot.lose_step))
-        return calls
-
-    def _reset_calls(
-        self, chosen: list[int], seed: int | Sequence[int] | None, options: dict[str, Any] | None, own: dict[str, Any]
-    ) -> list[Call]:
-        self._check_idle(chosen)
-        calls = []
-        for id, own_seed in zip(chosen, chosen_seeds(seed, chosen), strict=True):
-            slot = self._slots[id]
-            arguments = {"seed": own_seed, "options": options, **own}
-            with naming(id):
-                slot.admit_reset(arguments)
-            calls.append(Call(id, slot, partial(slot.reset, arguments), slot.lose_reset))
-        return calls
+        admitted = self._admitted(chosen, slots, actions)
+        return [
+            Task(id, slot, "recover" if action is RECOVER else "step", slot.step(action))
+            for id, slot, action in zip(chosen, slots, admitted, strict=True)
+        ]
 
     def _admitted(self, chosen: list[int], slots: list[Slot], actions: Sequence[Any]) -> list[Any]:
-        """The actions as the environments take them; all are looked at before any is used."""
+        """The actions as the environments take them; all are checked before any is used."""
         self._check_idle(chosen)
         try:
-            return [slot.env.referee.admit(action) for slot, action in zip(slots, actions, strict=True)]
-        except UsageError:  # once more, to say which one it was, or to find that all of them are recovering
-            return [self._admit(id, action) for id, action in zip(chosen, actions, strict=True)]
+            return [slot.admit(action) for slot, action in zip(slots, actions, strict=True)]
+        except UsageError:  # once more, to name the environment
+            for id, slot, action in zip(chosen, slots, actions, strict=True):
+                with label_errors(id):
+                    slot.admit(action)
+            raise
 
-    def _admit(self, id: int, action: Any) -> Any:
-        with naming(id):
-            return self._slots[id].admit(action)
+    def _reset_tasks(
+        self, chosen: list[int], seed: Any, options: Any, episode_id: Any, own: dict[str, Any]
+    ) -> list[Task]:
+        self._check_idle(chosen)
+        seeds, every_options = chosen_seeds(seed, chosen), chosen_options(options, chosen)
+        episode_ids = chosen_episode_ids(episode_id, chosen)
+        tasks = []
+        for row, id in enumerate(chosen):
+            slot = self._slots[id]
+            arguments = reset_arguments(seeds[row], every_options[row], episode_ids[row], dict(own))
+            with label_errors(id):
+                slot.check_reset(arguments)
+            tasks.append(Task(id, slot, "reset", slot.reset(arguments)))
+        return tasks
 
-    def _dispatch_all(self, calls: list[Call]) -> None:
-        for call in calls:
-            self._in_flight.add(call.id)
-            try:
-                self._dispatch(call)
-            except BaseException:
-                self._in_flight.discard(call.id)
-                raise
+    # Rows.
 
-    def _collect(self, chosen: list[int], timeout: float | None) -> list[Row]:
-        """All of the chosen, in their order."""
+    def _collect(self, chosen: list[int], timeout: float | None) -> list[RowValues]:
+        """The rows of all of the chosen, in their order."""
         wanted = set(chosen)
-        self._wait(wanted, len(chosen), timeout)
-        missing = sorted(wanted - self._done.keys())
+        self._dispatcher.wait(wanted, len(chosen), timeout)
+        missing = sorted(wanted - self._dispatcher.ready.keys())
         if missing:
             raise WaitTimeoutError(f"{len(missing)} of {len(chosen)} environments have not answered: {missing[:8]}")
         return self._received(chosen)
 
-    def _received(self, ids: Iterable[int]) -> list[Row]:
-        """Hand out rows; the time for an answer counts from here."""
-        rows = [self._done.pop(id) for id in ids]
-        for row in rows:
-            self._in_flight.discard(row.id)
-            referee = self._slots[row.id].env.referee
-            if referee.due is not None:
-                referee.restart_clock()
+    def _received(self, ids: Iterable[int]) -> list[RowValues]:
+        rows = self._dispatcher.receive(ids)
+        _restart_clocks([self._slots[row[0]] for row in rows])
         return rows
 
-    def _row(self, id: int, result: Any) -> Row:
-        slot = self._slots[id]
-        return Row(id, slot.incarnation, slot.env.referee.step_count, result)
+    def return_rows(self, batch: StepBatch[ObsT, RewardT, FlagT] | None) -> None:
+        """After a call whose caller is gone: the next `recv` returns its rows, those of a step that runs included."""
+        self._awaited = None
+        if batch is not None:
+            self._dispatcher.give_back(batch.rows())
+
+    # Checks.
 
     def _check_no_step_wait(self) -> None:
         if self._awaited is not None:
@@ -267,36 +302,31 @@ class VectorEnv(ABC):
     def _check_open(self) -> None:
         if self._closed:
             raise ClosedError("the vector is closed", "make a new one")
+        if self._pid != os.getpid() and not self._inline:
+            raise ClosedError("this vector belongs to another process", "make a vector after the fork")
 
     def _check_idle(self, chosen: list[int]) -> None:
         self._check_open()
-        busy = self._in_flight.intersection(chosen) if self._in_flight else ()
+        in_flight = self._dispatcher.in_flight
+        busy = in_flight.intersection(chosen) if in_flight else ()
         if busy:
             raise BusyError(f"environments {sorted(busy)[:8]} have not answered yet", "receive their answers first")
 
     # The end.
 
     def close(self, *, timeout: float = 5.0) -> list[int]:
-        """Close all environments; twice is harmless. Returns those that are stuck in a call and could not be closed.
+        """Close all environments; a second call does nothing. Returns those that are stuck in a call.
 
-        `inproc` closes them in your thread; `thread` waits `timeout` seconds at most.
+        Environments in this thread are closed without a time limit, all others within `timeout` seconds.
         """
+        limit = seconds(timeout) or 0.0
         if self._closed:
             return []
         self._closed = True
-        return sorted(self._stop(seconds(timeout) or 0.0))
-
-    def _close_slots(self, ids: Iterable[int]) -> None:
-        interrupted = None
-        for id in ids:
-            try:
-                self._slots[id].env.close()
-            except EnvWeaveError as error:
-                log.warning("%s did not close: %s", self._slots[id].id, error.message)
-            except KeyboardInterrupt as error:
-                interrupted = error
-        if interrupted is not None:
-            raise interrupted
+        stuck: set[Slot] = set()
+        for executor, slots in self._executors.items():
+            stuck |= executor.close(slots, limit)
+        return [id for id, slot in enumerate(self._slots) if slot in stuck]
 
     def __enter__(self) -> Self:
         return self
@@ -308,16 +338,13 @@ class VectorEnv(ABC):
         return f"<{type(self).__name__} of {self.num_envs}: {self._slots[0].id} …>"
 
 
-def _close_quietly(env: Any) -> None:
-    """Close an environment that never became part of a vector, whatever it says to that."""
-    try:
-        close = getattr(env, "close", None)
-        answer = close() if callable(close) else None
-        if iscoroutine(answer):  # nobody will wait for it
-            answer.close()
-    except Exception as error:
-        log.warning("an environment did not close: %s", describe(error))
+def _run_inline(slot: Slot, flow: SlotFlow[Any]) -> Any:
+    executor: Any = slot.executor
+    return run(flow, lambda call: executor.perform(slot, slot.backend, *call))
 
 
-def _columns(rows: list[Row]) -> tuple[list[int], list[int], list[int], list[Any]]:
-    return [r.id for r in rows], [r.incarnation for r in rows], [r.step for r in rows], [r.result for r in rows]
+def _restart_clocks(slots: Iterable[Slot]) -> None:
+    """Deadlines count from when the rows are handed out."""
+    for slot in slots:
+        if slot.episode.due is not None:
+            slot.episode.restart_clock()

@@ -1,17 +1,18 @@
-"""What a vector returns: one row for each environment that answered."""
+"""What a vector returns: one row for each environment that has answered."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, Self
 
+from envweave.core.handle import ObsT
 from envweave.requests import Request
-from envweave.results import ResetResult, StepResult
+from envweave.results import FlagT, ResetResult, RewardT, StepResult
 
 
 @dataclass(slots=True)
-class StepBatch:
+class StepBatch(Generic[ObsT, RewardT, FlagT]):
     """Rows of a step: column `i` of each list belongs to environment `ids[i]`.
 
     Unpacks as in Gymnasium: `obs, reward, terminated, truncated, info = vector.step(actions)`.
@@ -25,22 +26,31 @@ class StepBatch:
     results: list[Any]
     """A `StepResult` each; from `recv` also a `ResetResult` where a reset was sent."""
 
+    @classmethod
+    def of(cls, rows: Iterable[tuple[int, int, int, Any]]) -> Self:
+        """A batch of rows: environment, incarnation, step, result."""
+        columns = [list(column) for column in zip(*rows, strict=True)]
+        return cls(*(columns or ([], [], [], [])))
+
+    def rows(self) -> Iterator[tuple[int, int, int, Any]]:
+        return zip(self.ids, self.incarnations, self.steps, self.results, strict=True)
+
     @property
-    def obs(self) -> list[Any]:
+    def obs(self) -> list[ObsT]:
         return [result.observation for result in self.results]
 
     observation = obs
 
     @property
-    def reward(self) -> list[float | Mapping[str, float | None] | None]:
+    def reward(self) -> list[RewardT]:
         return [result.reward for result in self.results]
 
     @property
-    def terminated(self) -> list[bool | Mapping[str, bool]]:
+    def terminated(self) -> list[FlagT]:
         return [result.terminated for result in self.results]
 
     @property
-    def truncated(self) -> list[bool | Mapping[str, bool]]:
+    def truncated(self) -> list[FlagT]:
         return [result.truncated for result in self.results]
 
     @property
@@ -73,7 +83,7 @@ class StepBatch:
 
 
 @dataclass(slots=True)
-class ResetBatch(StepBatch):
+class ResetBatch(StepBatch[ObsT, RewardT, FlagT]):
     """Rows of a reset; unpacks as `obs, info = vector.reset()`."""
 
     def __iter__(self) -> Iterator[Any]:

@@ -3,31 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any, ClassVar
 
-from envweave.vector.arguments import matched_actions
-from envweave.vector.base import Actions, Call, VectorEnv
-from envweave.vector.batch import StepBatch
+from envweave.vector.executor import Done, LocalExecutor, close_backend
+from envweave.vector.slot import Slot
 
 
-class InprocVector(VectorEnv):
-    """What is sent runs at once, so everything sent is ready."""
+class InprocExecutor(LocalExecutor):
+    """What is submitted runs at once."""
 
-    def step(self, actions: Actions, ids: Sequence[int] | None = None, *, timeout: float | None = None) -> StepBatch:
-        """The same as in the base, without a queue."""
-        self._check_no_step_wait()
-        chosen, listed = matched_actions(actions, ids, len(self._slots))
-        everybody = ids is None and not isinstance(actions, dict)
-        slots = self._slots if everybody else [self._slots[id] for id in chosen]
-        natives = self._admitted(chosen, slots, listed)
-        results = [slot.step(native) for slot, native in zip(slots, natives, strict=True)]
-        incarnations, steps = [slot.incarnation for slot in slots], [slot.env.referee.step_count for slot in slots]
-        if self._timed:
-            for slot in slots:  # the time for an answer counts from when all are handed out
-                slot.env.referee.restart_clock()
-        return StepBatch(chosen, incarnations, steps, results)
+    inline: ClassVar[bool] = True
 
-    def _dispatch(self, call: Call) -> None:
-        self._done[call.id] = self._row(call.id, call.run())
+    def submit(self, slot: Slot, kind: str, data: Any, done: Done) -> None:
+        try:
+            reply = self.perform(slot, slot.backend, kind, data)
+        except Exception as error:  # Ctrl-C goes to the caller
+            done(None, error)
+        else:
+            done(reply, None)
 
-    def _wait(self, wanted: set[int], count: int, timeout: float | None) -> None:
-        """There is nothing to wait for."""
+    def close(self, slots: Sequence[Slot], timeout: float) -> set[Slot]:
+        interrupted = None
+        for slot in slots:
+            try:
+                close_backend(slot.backend)
+            except KeyboardInterrupt as error:
+                interrupted = error
+        if interrupted is not None:
+            raise interrupted
+        return set()

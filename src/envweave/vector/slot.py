@@ -1,161 +1,246 @@
-"""One place of a vector: an environment, how often it was rebuilt, and what to do when it fails."""
+"""One row of a vector: a backend, the plan to build it again, and what happens when it fails.
+
+The logic is written as flows that yield `(kind, data)`; the vector has its executor make each call and sends the reply
+back in. So all of it runs on the thread that drives the vector, wherever the environment is.
+"""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Generator
 from copy import copy
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from envweave.core.flows import Blueprint
-from envweave.core.local import run
-from envweave.core.referee import OVER
-from envweave.core.start import start_blocking
-from envweave.errors import EnvError, EnvWeaveError, InvalidActionError, UsageError
-from envweave.requests import LogEvent, Request
+from envweave.core.backend import Backend, EpisodeView
+from envweave.core.referee import announce
+from envweave.errors import (
+    EnvWeaveError,
+    InvalidActionError,
+    ResetNeededError,
+    SessionLostError,
+    TransportError,
+    UsageError,
+)
+from envweave.requests import AutoresetReady, LogEvent, Request
 from envweave.results import ResetResult, StepResult
+
+if TYPE_CHECKING:
+    from envweave.vector.executor import Executor
 
 log = logging.getLogger(__name__)
 
+T = TypeVar("T")
+SlotFlow: TypeAlias = Generator[tuple[str, Any], Any, T]
+
+RECOVER: Any = object()
+"""In place of an admitted action: the next episode could not begin, so this step tries that again."""
+
+RESET_ATTEMPTS = 2
+
 
 class Slot:
-    """Runs one environment so that nothing it does is raised: a failure is the result of its own row.
+    """Turns every failure into the result of its own row.
 
-    A failed environment is not trusted again. It is rebuilt before its next reset, which with autoreset is at once.
+    A backend that failed is not used again: it is replaced before the next reset, which with autoreset is at once. A
+    reset is tried twice; a step is never repeated.
     """
 
     __slots__ = (
-        "_autoreset",
-        "_blueprint",
-        "_ended",
-        "_reset_retries",
-        "broken",
-        "env",
-        "id",
-        "incarnation",
-        "recovering",
-    )
+        "_broken", "_ended", "_recovering", "_stuck", "admit", "advance", "autoreset", "backend", "episode",
+        "executor", "id", "incarnation", "plan",
+    )  # fmt: skip
 
-    def __init__(self, blueprint: Blueprint, id: str, env: Any, *, reset_retries: int = 1) -> None:
+    backend: Backend
+    episode: EpisodeView
+    admit: Callable[[Any], Any]
+    advance: Callable[[Any], Any]
+
+    def __init__(self, id: str, plan: Any, executor: Executor, *, autoreset: bool) -> None:
         self.id = id
-        self._blueprint = replace(blueprint, autoreset=False)
-        self._autoreset = blueprint.autoreset
-        self._reset_retries = reset_retries
-        self._ended: StepResult[Any] | None = None
-        """The result of an episode whose successor is about to begin: not to be lost, whatever comes of that."""
-        self.env = start_blocking(self._blueprint, id, env)
+        self.plan = plan
+        self.executor = executor
+        self.autoreset = autoreset
         self.incarnation = 0
-        self.broken = False
-        self.recovering = False
-        """With autoreset: the next episode could not begin, so the next step tries again instead of stepping."""
+        """How often the backend was replaced."""
+        self._broken = False
+        self._recovering = False
+        self._stuck = False
+        self._ended: StepResult[Any] | None = None
 
-    def admit(self, action: Any) -> Any:
-        return None if self.recovering else self.env.referee.admit(action)
-
-    def admit_reset(self, arguments: dict[str, Any]) -> None:
-        if not self.broken:
-            self.env.referee.admit_reset()
-        self.env.check_reset(**arguments)
-
-    def step(self, native: Any) -> StepResult[Any]:
-        if self.recovering:
-            return self._begin_next(StepResult(self.env.referee.last_obs))
-        env = self.env
-        result = env.advance(native)
-        return self._look_after(result) if env.failure is not None or env.referee.phase is OVER else result
-
-    def respond(self, request_id: str, value: Any) -> StepResult[Any]:
-        return self._look_after(run(self.env.responding(request_id, value)))
-
-    def _look_after(self, result: StepResult[Any]) -> StepResult[Any]:
-        """The environment failed, refused, or its episode is over: see that the next one can begin."""
-        failure, self.env.failure = self.env.failure, None
-        self.broken = failure is not None and not isinstance(failure, InvalidActionError)
-        over = self.env.referee.phase is OVER
-        return self._begin_next(result) if over and self._autoreset else result
-
-    def _begin_next(self, result: StepResult[Any]) -> StepResult[Any]:
-        """Begin the next episode and tell so in the last result of the old; a slot that recovers gets a new one."""
-        self._ended = result
-        reset = self._renewed() or self.reset({})
+    def attach(self, backend: Backend) -> None:
+        """Use this backend from now on."""
+        self.backend = backend
+        self.episode = backend.episode
+        self._broken = self._recovering = self._stuck = False
         self._ended = None
-        return self._unfollowed(result, reset) if self.recovering else self.env.referee.announce(result, reset)
+        self.admit = backend.admit
+        self.advance = backend.advance
 
-    def _renewed(self) -> ResetResult[Any] | None:
-        """The ordinary case, cheaply: a sound environment begins its next episode. None if it does not."""
-        self.broken = self.broken or self.recovering
-        if self.broken:
-            return None
+    def abandon(self) -> None:
+        """The backend is stuck in a call on another thread: share nothing with it any more.
+
+        If the call was about to begin the next episode, the last result of the old one is kept.
+        """
+        self._ended = getattr(self.backend, "ended", None)
+        self.episode = copy(self.episode)
+        self._broken = self._stuck = True
+        self.admit = self._refuse
+
+    def _refuse(self, action: Any) -> Any:
+        raise ResetNeededError(f"the episode of {self.id} is over", "reset it first")
+
+    def _recover_next(self) -> None:
+        """With autoreset: the next step tries the reset again."""
+        if self.autoreset:
+            self._recovering = True
+            self.admit = _recover
+
+    def check_reset(self, arguments: dict[str, Any]) -> None:
+        """Raise the `UsageError` that a reset with these arguments would raise."""
+        if not self._broken:
+            self.backend.check_reset(arguments)
+
+    # Flows.
+
+    def step(self, admitted: Any) -> SlotFlow[StepResult[Any]]:
+        if admitted is RECOVER:
+            return (yield from self._begin_next(StepResult(self.episode.last_obs)))
         try:
-            return self.env.renew()
+            result = yield "advance", admitted
         except EnvWeaveError as error:
-            self.broken = True
-            log.warning("reset of %s failed: %s", self.id, error.message)
-            return None
+            return (yield from self.failed(error))
+        return (yield from self.followed(result))
 
-    def _unfollowed(self, result: StepResult[Any], reset: ResetResult[Any]) -> StepResult[Any]:
+    def respond(self, request_id: str, value: Any) -> SlotFlow[StepResult[Any]]:
+        try:
+            result = yield "respond", {"request_id": request_id, "value": value}
+        except EnvWeaveError as error:
+            return (yield from self.failed(error))
+        return (yield from self.followed(result))
+
+    def followed(self, result: StepResult[Any]) -> SlotFlow[StepResult[Any]]:
+        """The result of a step, with the next episode if it should have begun by itself and has not."""
+        if not self.autoreset or not result.done or any(isinstance(r, AutoresetReady) for r in result.requests):
+            return result
+        self._broken = True
+        return (yield from self._begin_next(result, attempts=1))  # the backend has tried it once
+
+    def failed(self, error: EnvWeaveError) -> SlotFlow[StepResult[Any]]:
+        """The result of a step that failed: not scored; the episode is over unless the action was only refused."""
+        if self._stuck:
+            return self._lost_step(error)
+        if isinstance(error, UsageError) and self.executor.refuses_late and not error.by_environment:
+            raise error  # the dispatcher knows whether the whole batch was refused
+        result = self.unscored(error)
+        if isinstance(error, InvalidActionError):
+            return result
+        self._broken = True
+        if not self.autoreset:
+            return result
+        if _is_unreachable(error):
+            return self._unfollowed(result, self.no_reset(error))
+        return (yield from self._begin_next(result))
+
+    def unscored(self, error: EnvWeaveError) -> StepResult[Any]:
+        """The result of a failed step, as the backend made it or as the episode is known here."""
+        found: StepResult[Any] | None = error.result
+        return found or self.episode.unscored(error, over=not isinstance(error, UsageError))
+
+    def _lost_step(self, error: EnvWeaveError) -> StepResult[Any]:
+        """The result of a step that was given up. With autoreset, the next step begins the next episode."""
+        self._stuck = False
+        ended, self._ended = self._ended, None
+        if self._recovering:
+            ended = StepResult(self.episode.last_obs)
+        if ended is not None:
+            return self._unfollowed(replace(ended), self.no_reset(error))
+        result: StepResult[Any] = self.episode.unscored(error, over=True)
+        self._recover_next()
+        return result
+
+    def _begin_next(self, result: StepResult[Any], attempts: int = RESET_ATTEMPTS) -> SlotFlow[StepResult[Any]]:
+        """Begin the next episode and say so in the last result of this one."""
+        try:
+            reset = yield from self.reset({}, attempts)
+        except UsageError as error:
+            reset = self.no_reset(error)
+        if self._recovering:
+            return self._unfollowed(result, reset)
+        return announce(result, reset, self.id, self.episode.episode_id)
+
+    @staticmethod
+    def _unfollowed(result: StepResult[Any], reset: ResetResult[Any]) -> StepResult[Any]:
         result.requests = (*result.requests, *reset.requests)
-        if result.reward is None:
+        if not isinstance(result.reward, float):
             result.info = {"error": reset.info["error"], **result.info}
         return result
 
-    def reset(self, arguments: dict[str, Any]) -> ResetResult[Any]:
-        """Try, and try again on a new environment; a step is never tried twice, a reset may be."""
-        owed: tuple[Request, ...] = ()
-        for attempt in range(self._reset_retries + 1):
+    def reset(self, arguments: dict[str, Any], attempts: int = RESET_ATTEMPTS) -> SlotFlow[ResetResult[Any]]:
+        """Try, and try again on a new backend. Raises `UsageError` where that is for the dispatcher to judge."""
+        ends: tuple[Request, ...] = ()
+        for attempt in range(attempts):
             try:
-                if self.broken:
-                    owed += self._rebuild()
-                result = self.env.reset(**arguments)
-            except UsageError as error:  # the environment does not take these options, today or on a retry
-                return self._no_reset(error, owed)
+                if self._broken:
+                    ends += yield from self._replace()
+                result: ResetResult[Any] = yield "reset", dict(arguments)
+            except UsageError as error:  # the environment does not take these options, now or later
+                if self.executor.refuses_late:
+                    raise
+                return self.no_reset(error, ends)
             except EnvWeaveError as error:
                 failure = error
-                owed += getattr(error, "requests", ())
-                self.broken = True
+                ends += error.requests
+                self._broken = True
+                if self._stuck or _is_unreachable(error):  # trying again would take as long, and tell the same
+                    break
                 log.warning("reset of %s failed (attempt %d): %s", self.id, attempt + 1, error.message)
             else:
-                self.recovering = False
-                result.requests = (*owed, *result.requests)
+                self._recovering = False
+                self.admit = self.backend.admit
+                result.requests = (*ends, *result.requests)
                 return result
-        return self._no_reset(failure, owed)
+        if self._stuck:
+            self._stuck, ends = False, (*ends, *self._undelivered())
+        return self.no_reset(failure, ends)
 
-    def _no_reset(self, error: EnvWeaveError, owed: tuple[Request, ...] = ()) -> ResetResult[Any]:
-        self.recovering = self._autoreset
+    def no_reset(self, error: EnvWeaveError, ends: tuple[Request, ...] = ()) -> ResetResult[Any]:
+        """The row of a reset that failed."""
+        self._recover_next()
         event = LogEvent(env_id=self.id, name="reset_failed", payload=error.to_data())
-        return ResetResult(None, {"error": error.to_data()}, (*owed, event))
+        return ResetResult(None, {"error": error.to_data()}, (*ends, event))
 
-    def _rebuild(self) -> tuple[Request, ...]:
-        """A new environment in place of the old; gives the ends that the old one still owes."""
-        old, self.env = self.env, start_blocking(self._blueprint, self.id, self._blueprint.build())
-        self.env.referee.episode_number = old.referee.episode_number
-        self.env.referee.last_obs = old.referee.last_obs
+    def _replace(self) -> SlotFlow[tuple[Request, ...]]:
+        """A new backend in place of the old one; returns the ends that the old one had not delivered."""
+        ends = yield from self._close_old()
+        last_obs, recovering = self.episode.last_obs, self._recovering
+        backend: Backend = yield "open", None
+        self.attach(backend)
+        self._recovering = recovering
+        self.episode.last_obs = last_obs
         self.incarnation += 1
-        self.broken = False
+        return ends
+
+    def _close_old(self) -> SlotFlow[tuple[Request, ...]]:
+        if self.episode is not self.backend.episode:  # stuck in a call; it is closed when that returns
+            return self._undelivered()
+        self.admit = self._refuse
         try:
-            return old.close()
+            ends: tuple[Request, ...] = yield "close", None
         except EnvWeaveError as error:
             log.warning("%s did not close: %s", self.id, error.message)
-            return tuple(getattr(error, "requests", ()))
+            return error.requests
+        return ends
 
-    # When a call does not come back.
+    def _undelivered(self) -> tuple[Request, ...]:
+        return self.episode.take_undelivered()
 
-    def lose_step(self, error: EnvError) -> StepResult[Any]:
-        """The row of a step whose answer will never come."""
-        if self._ended is not None:
-            return self._unfollowed(replace(self._ended), self._no_reset(error))
-        if self.recovering:
-            return self._unfollowed(StepResult(self.env.referee.last_obs), self._no_reset(error))
-        return self.env.referee.abort(error)
 
-    def lose_reset(self, error: EnvError) -> ResetResult[Any]:
-        return self._no_reset(error, self.env.referee.settle())
+def _is_unreachable(error: EnvWeaveError) -> bool:
+    """Whether a server was not found for as long as the client looks for it; not for a session that it has lost."""
+    lost = isinstance(error, SessionLostError)
+    return isinstance(error.__cause__ if lost else error, TransportError)
 
-    def heir(self) -> Slot:
-        """The slot that takes this one's place when its environment is lost in a call."""
-        heir = copy(self)
-        heir.env = self.env.ghost()
-        heir.broken = True
-        heir.recovering = self._autoreset
-        heir._ended = None
-        return heir
+
+def _recover(_: Any) -> Any:
+    return RECOVER

@@ -1,4 +1,4 @@
-"""Environments on a server. Importing this is cheap: what talks is loaded with the first connection."""
+"""Environments on a server. Importing this is cheap: the packages that talk are loaded with the first connection."""
 
 from envweave.client.env_client import EnvClient, HTTPEnvClient, connect, connect_vector
 

@@ -1,37 +1,104 @@
 """What a user of a server holds: `EnvClient` over a WebSocket, `HTTPEnvClient` over plain HTTP.
 
-Light on purpose: the packages that talk are loaded with the first connection.
+Importing this is cheap: the packages that talk are loaded with the first connection.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from copy import copy
 from functools import cached_property
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, Self
 
-from envweave.client.reading import action_writer, fields_of, reader, types_of
-from envweave.client.settings import Settings, Wanted, all_whereabouts, whereabouts
-from envweave.client.startable import Startable, connected
-from envweave.core.handle import AsyncEnvHandle, EnvHandle
+from typing_extensions import TypeVar
+
+from envweave.client.endpoint import ServerEndpoint, SessionSpec, parse_target, parse_targets
+from envweave.client.launch import Launchable
+from envweave.core.actions import ANYTHING
+from envweave.core.backend import AsyncBackend, Backend, EpisodeView
+from envweave.core.handle import ActT, AsyncEnvHandle, EnvHandle, ObsT
 from envweave.core.lookup import load
+from envweave.core.referee import Referee
+from envweave.core.spec import EnvSpec
+from envweave.errors import BusyError, ClosedError, UsageError
 from envweave.requests import Request
-from envweave.results import ResetResult, StepResult
 from envweave.vector.base import VectorEnv
+from envweave.vector.slot import Slot
 
 if TYPE_CHECKING:
-    from envweave.client.face import ClientFace
-    from envweave.client.home import Home
-    from envweave.client.typed import TypedEnv
+    import asyncio
+
+    from envweave.client.codec import Codec, KnownTypes
+    from envweave.client.managed_server import ManagedServer
+    from envweave.client.session import Opened
     from envweave.providers.base import Provider
 
-ActT = TypeVar("ActT")
-ObsT = TypeVar("ObsT")
-StateT = TypeVar("StateT")
+StateT = TypeVar("StateT", default=Any)
+
+MEGABYTE = 1024 * 1024
 
 
-class EnvClient(Startable, EnvHandle[ObsT], Generic[ActT, ObsT, StateT]):
+class UnconnectedBackend(AsyncBackend):
+    """Stands in for the backend of a client until the first call, which connects."""
+
+    def __init__(self, client: EnvClient[Any, Any, Any]) -> None:
+        self._client = client
+        self._connected: Backend | None = None
+        self._connecting: asyncio.AbstractEventLoop | None = None
+        self._closed = False
+        self.id = client.endpoint.address.name
+        self._episode = Referee(self.id, ANYTHING)
+
+    @property
+    def episode(self) -> EpisodeView:
+        return self._episode if self._connected is None else self._connected.episode
+
+    @property
+    def home(self) -> Any:
+        return self._connecting
+
+    async def acall(self, kind: str, data: Any = None) -> Any:
+        if kind == "close" and self._connected is None:
+            self._closed = True
+            return ()
+        return await (await self.connect()).acall(kind, data)
+
+    async def connect(self) -> Backend:
+        """Make the connection unless it is there; returns the backend behind it."""
+        import asyncio  # loaded with the first connection
+
+        if self._connected is not None:
+            return self._connected
+        if self._closed:
+            raise ClosedError(f"{self.id} is closed", "make a new one")
+        if self._connecting is not None:
+            raise BusyError(f"{self.id} is being connected", "one call at a time on one environment")
+        self._connecting = asyncio.get_running_loop()
+        try:
+            backend = await self._client._open()
+        finally:
+            self._connecting = None
+        if self._closed:  # by another task, meanwhile
+            await backend.acall("close")  # type: ignore[unreachable]
+            raise ClosedError(f"{self.id} was closed while it was being connected")
+        self._connected = backend
+        self._client._attach(backend)
+        return backend
+
+    def admit(self, action: Any) -> Any:
+        raise UsageError(f"{self.id} is not connected yet", "reset it first")
+
+    def action_schema(self, agent_id: str | None = None) -> dict[str, Any] | None:
+        if self._connected is not None:
+            return self._connected.action_schema(agent_id)
+        schema = self._client.declared_action_schema()
+        if schema is None:
+            raise UsageError(f"{self.id} is not connected yet, so its actions are not known", "await env.connect()")
+        return schema
+
+
+class EnvClient(Launchable, EnvHandle[ActT, ObsT], Generic[ActT, ObsT, StateT]):
     """An environment on a server, ours or OpenEnv's, driven like one in this process.
 
         class EchoEnv(EnvClient[EchoAction, EchoObservation, State]): ...
@@ -40,22 +107,23 @@ class EnvClient(Startable, EnvHandle[ObsT], Generic[ActT, ObsT, StateT]):
             env.reset()
             env.step(EchoAction("hello")).observation.echoed_message
 
-    Without types it takes and gives plain data. It connects with the first call. `env.aio` is the same handle for
-    `await`; `async with EchoEnv(…) as env` gives that one. In place of a URL it takes a provider: then it starts the
-    server with the connection, starts it again for a reset if it is gone, and stops it when it is closed.
+    Without types, observations are dataclasses made from the server's schema. It connects with the first call.
+    `env.aio` is the same handle for `await`; `async with EchoEnv(…) as env` gives that one. In place of a URL it takes
+    a provider: then it starts the server with the connection, starts it again for a reset if it is gone, and stops it
+    when it is closed.
     """
-
-    _opener: ClassVar[str] = "envweave.client.open:open_env"
 
     def __init__(
         self,
-        base_url: str | Provider | Home = "http://localhost:8000",
-        *,
-        token: str | None = None,
-        headers: Mapping[str, str] | None = None,
+        base_url: str | Provider | ManagedServer | None = None,
         connect_timeout_s: float = 10.0,
         message_timeout_s: float | None = 60.0,
-        max_message_bytes: int = 100 * 1024 * 1024,
+        max_message_size_mb: float | None = None,
+        *,
+        provider: Provider | None = None,
+        token: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        max_message_bytes: int = 100 * MEGABYTE,
         ping_interval_s: float | None = 20.0,
         ping_timeout_s: float | None = 20.0,
         env_id: str | None = None,
@@ -66,9 +134,13 @@ class EnvClient(Startable, EnvHandle[ObsT], Generic[ActT, ObsT, StateT]):
         action_type: type[ActT] | None = None,
         observation_type: type[ObsT] | None = None,
         state_type: type[StateT] | None = None,
+        spec: EnvSpec | None = None,
     ) -> None:
-        self._settings = Settings(
-            **whereabouts(base_url),
+        target = provider or base_url or "http://localhost:8000"
+        if max_message_size_mb is not None:
+            max_message_bytes = int(max_message_size_mb * MEGABYTE)
+        self.endpoint = ServerEndpoint(
+            **parse_target(target),
             token=token,
             headers=dict(headers or {}),
             connect_timeout_s=connect_timeout_s,
@@ -77,7 +149,7 @@ class EnvClient(Startable, EnvHandle[ObsT], Generic[ActT, ObsT, StateT]):
             ping_interval_s=ping_interval_s,
             ping_timeout_s=ping_timeout_s,
         )
-        self._wanted = Wanted(
+        self._session_spec = SessionSpec(
             env_id=env_id,
             arguments=arguments,
             autoreset=autoreset,
@@ -85,7 +157,20 @@ class EnvClient(Startable, EnvHandle[ObsT], Generic[ActT, ObsT, StateT]):
             max_episode_steps=max_episode_steps,
         )
         self._types = (action_type, observation_type, state_type)
-        self._made: tuple[TypedEnv, ClientFace] | None = None
+        self._sessions: list[EnvClient[ActT, ObsT, StateT]] = []
+        self._acquired = False
+        self.spec = spec
+        self._start_unconnected()
+
+    def _start_unconnected(self) -> None:
+        self._attach(UnconnectedBackend(self))
+        self._acquire()
+
+    def _acquire(self) -> None:
+        """Count as a user of the server, if it is started for us: it stops with the last one."""
+        self._acquired = self.endpoint.managed is not None
+        if self.endpoint.managed is not None:
+            self.endpoint.managed.acquire()
 
     # Hooks, under the names that OpenEnv gave them.
 
@@ -106,15 +191,15 @@ class EnvClient(Startable, EnvHandle[ObsT], Generic[ActT, ObsT, StateT]):
 
     @cached_property
     def action_type(self) -> Any:
-        return self._types[0] or types_of(self).action
+        return self._types[0] or _codec().client_types(self).action
 
     @cached_property
     def observation_type(self) -> Any:
-        return self._types[1] or types_of(self).observation
+        return self._types[1] or _codec().client_types(self).observation
 
     @cached_property
     def state_type(self) -> Any:
-        return self._types[2] or types_of(self).state
+        return self._types[2] or _codec().client_types(self).state
 
     @cached_property
     def own_results(self) -> bool:
@@ -123,123 +208,122 @@ class EnvClient(Startable, EnvHandle[ObsT], Generic[ActT, ObsT, StateT]):
 
     @cached_property
     def _write_action(self) -> Callable[[Any], Any]:
-        return action_writer(self.action_type)
+        return _codec().action_writer(self.action_type)  # type: ignore[no-any-return]
 
     @cached_property
     def _read_observation(self) -> Callable[[Any], Any]:
-        return reader(self.observation_type, "observation")
+        return _codec().reader(self.observation_type, "observation")  # type: ignore[no-any-return]
 
     @cached_property
     def _read_state(self) -> Callable[[Any], Any]:
-        return reader(self.state_type, "state")
+        return _codec().reader(self.state_type, "state")  # type: ignore[no-any-return]
 
     @cached_property
     def _beside(self) -> frozenset[str]:
         """The fields of an observation that a server may put beside it."""
-        return fields_of(self.observation_type) & {"reward", "done"}
+        return _codec().fields_of(self.observation_type) & {"reward", "done"}  # type: ignore[no-any-return]
+
+    def _codec_for(self, opened: Opened) -> Codec:
+        """The client's own hooks if it declares types or overrides them, else the server's schemas."""
+        codec = _codec()
+        hooks = ("_step_payload", "_parse_result", "_parse_state")
+        overridden = any(getattr(type(self), name) is not getattr(EnvClient, name) for name in hooks)
+        known = self.spec is not None and self.spec.factory is not None
+        if overridden or (not known and any((self.action_type, self.observation_type, self.state_type))):
+            return codec.HookCodec(self, opened)  # type: ignore[no-any-return]
+        types: KnownTypes = codec.KnownTypes(self.observation_type, self.state_type)
+        return types.codec(opened)
 
     # The connection.
 
+    def connect(self) -> Self:
+        """Connect now and not with the first call. Raises `TransportError`.
+
+        In a coroutine write `await client.connect()`: on a running event loop the plain call does not block.
+        """
+        from envweave.core.loop import BACKGROUND, running_loop  # asyncio
+
+        return BACKGROUND.run(self._connect_async()) if running_loop() is None else self
+
+    async def _connect_async(self) -> Self:
+        if isinstance(self._backend, UnconnectedBackend):
+            await self._backend.connect()
+        return self
+
+    def __await__(self) -> Generator[Any, None, Self]:
+        return self._connect_async().__await__()
+
     @property
-    def aio(self) -> TypedEnv:
-        """The same environment for `await`."""
-        return self._both[0]
+    def connected(self) -> bool:
+        return not isinstance(self._backend, UnconnectedBackend)
+
+    async def _open(self) -> Backend:
+        """Connect and open a session. A server that does not know the extension is an OpenEnv server."""
+        open_websocket = load("envweave.client.websocket:open_websocket", extra="client")
+        new_connection = load("envweave.client.connection:ServerConnection", extra="client")
+        endpoint = await self.endpoint.ensure_running()
+        socket = await open_websocket(endpoint)
+        if socket.subprotocol is None:
+            from envweave.client.openenv import open_openenv
+
+            return await open_openenv(endpoint, self._session_spec, socket, self._codec_for)
+        connection = new_connection(endpoint)
+        connection.start(socket)
+        return self._backend_on(await connection.open(self._session_spec))
+
+    def _backend_on(self, session: Any) -> Backend:
+        from envweave.client.remote import RemoteBackend
+
+        timeout = self.endpoint.message_timeout_s
+        return RemoteBackend(session, self._codec_for(session.opened), message_timeout_s=timeout)
+
+    def new_session(self) -> Self:
+        """A connected client with a session of its own on the same server; it is closed with this one."""
+        client = copy(self)
+        client._sessions = []
+        client._start_unconnected()
+        self._sessions.append(client)
+        return client.connect()
+
+    # A handle.
 
     def sync(self) -> Self:
         """The client itself: it is sync already."""
         return self
 
-    def connect(self) -> Self:
-        """Connect now and not with the first call. Raises `TransportError`."""
-        self._face.connect()
-        return self
-
-    @property
-    def _face(self) -> ClientFace:
-        return self._both[1]
-
-    @property
-    def _both(self) -> tuple[TypedEnv, ClientFace]:
-        if self._made is None:
-            face = load("envweave.client.face:ClientFace", extra="client")  # loaded with the first connection
-            settings = self._settings
-            typed = load("envweave.client.typed:TypedEnv")(
-                self, settings.address.name, self._open, place=settings.place
-            )
-            self._made = (typed, face(typed))
-        return self._made
-
-    async def _open(self) -> AsyncEnvHandle[Any]:
-        return await load(self._opener, extra="client")(self._settings, self._wanted)  # type: ignore[no-any-return]
-
-    def __enter__(self) -> Self:
-        return self.connect()
-
-    async def __aenter__(self) -> TypedEnv:
-        return await self.aio.__aenter__()
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
-    ) -> None:
-        await self.aio.close()
-
-    # The calls of a handle.
-
-    @property
-    def id(self) -> str:  # type: ignore[override]
-        """The instance on the server; before the first connection, the server's address."""
-        return self._settings.address.name if self._made is None else self._made[0].id
-
-    def reset(
-        self,
-        *,
-        seed: int | None = None,
-        options: dict[str, Any] | None = None,
-        episode_id: str | None = None,
-        **own: Any,
-    ) -> ResetResult[ObsT]:
-        return self._face.reset(seed=seed, options=options, episode_id=episode_id, **own)
-
-    def step(self, action: ActT | Any) -> StepResult[ObsT]:
-        return self._face.step(action)
-
-    def respond(self, request_id: str, value: Any) -> StepResult[ObsT]:
-        return self._face.respond(request_id, value)
-
     def state(self) -> StateT:
-        return cast("StateT", self._face.state())
+        return self._call("state")  # type: ignore[no-any-return]
 
-    def render(self) -> Any:
-        return self._face.render()
-
-    def snapshot(self) -> Any:
-        return self._face.snapshot()
-
-    def restore(self, snapshot: Any) -> None:
-        self._face.restore(snapshot)
-
-    def fork(self) -> Self:
-        from envweave.client.face import ClientFace
-
-        typed = self._face.fork_typed()
+    def _twin(self, backend: Backend) -> Self:
         twin = copy(self)
-        typed.hooks = twin
-        twin._made = (typed, ClientFace(typed))
+        twin._sessions = []
+        twin._attach(backend)
+        twin._acquire()
         return twin
 
-    def last(self) -> Any:
-        """Wait again for the answer to a call that raised `WaitTimeoutError`."""
-        return self._face.last()
-
     def close(self) -> tuple[Request, ...]:
-        return self._face.close()
+        from envweave.core.loop import BACKGROUND, refuse_blocking  # asyncio
+
+        if isinstance(self._backend, AsyncBackend):
+            refuse_blocking(self._backend.home)
+        return BACKGROUND.run(self._close_async())
+
+    async def _close_async(self) -> tuple[Request, ...]:
+        sessions, self._sessions = self._sessions, []
+        for session in sessions:
+            await session._close_async()
+        acquired, self._acquired = self._acquired, False
+        try:
+            return await self._backend.acall("close")  # type: ignore[no-any-return]
+        finally:
+            if acquired and self.endpoint.managed is not None:
+                await self.endpoint.managed.release()
 
     def action_schema(self, agent_id: str | None = None) -> dict[str, Any] | None:
-        if not self.aio.connected:
-            self.connect()
-        return self._face.action_schema(agent_id)
+        self.connect()
+        return super().action_schema(agent_id)
 
-    def action_schema_here(self) -> dict[str, Any] | None:
+    def declared_action_schema(self) -> dict[str, Any] | None:
         """What the client's own action type says, without asking the server."""
         if self.action_type is None:
             return None
@@ -247,58 +331,83 @@ class EnvClient(Startable, EnvHandle[ObsT], Generic[ActT, ObsT, StateT]):
 
         return json_schema(self.action_type)
 
-    @property
-    def pending(self) -> tuple[Request, ...]:
-        return () if self._made is None else self._made[0].pending
+    def __enter__(self) -> Self:
+        try:
+            return self.connect()
+        except BaseException:
+            self.close()
+            raise
+
+    async def __aenter__(self) -> AsyncEnvHandle[ActT, ObsT]:
+        return await self.aio.__aenter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        await self._close_async()
 
 
 class HTTPEnvClient(EnvClient[ActT, ObsT, StateT]):
     """`EnvClient` over plain HTTP, for networks that let nothing else through. Needs one of our servers."""
 
-    _opener: ClassVar[str] = "envweave.client.http:open_env"
+    async def _open(self) -> Backend:
+        session = load("envweave.client.http:HTTPSession", extra="client")
+        return self._backend_on(await session.open(self.endpoint, self._session_spec))
 
 
-def connect(url: str | Provider, *, token: str | None = None, **options: Any) -> EnvHandle[Any]:
+def _codec() -> Any:
+    """The module that converts values, loaded with the first connection."""
+    from envweave.client import codec
+
+    return codec
+
+
+def connect(url: str | Provider, *, token: str | None = None, **options: Any) -> EnvHandle[Any, Any, Any, Any]:
     """A handle on the environment at a URL, `http(s)://` or `ws(s)://`, or on the one that a provider starts.
 
     It is connected now; options are `EnvClient`'s.
     """
     client: EnvClient[Any, Any, Any] = EnvClient(url, token=token, **options)
-    return connected(client)
+    return client.__enter__()
 
 
-def connect_vector(
+def connect_vector(url: Any, num_envs: int, **options: Any) -> VectorEnv[Any, Any, Any, Any]:
+    """`num_envs` environments on the server at a URL, or of a provider, or spread over several of them.
+
+    `options` are those of `open_slots`.
+    """
+    return VectorEnv(open_slots(url, numbers=range(num_envs), **options))
+
+
+def open_slots(
     url: str | Provider | Sequence[str | Provider],
-    num_envs: int,
     *,
+    numbers: Sequence[int],
     another: Callable[[], Provider] | None = None,
-    token: str | None = None,
-    headers: Mapping[str, str] | None = None,
-    connect_timeout_s: float = 10.0,
-    max_message_bytes: int = 100 * 1024 * 1024,
     arguments: Mapping[str, Any] | None = None,
     autoreset: bool = False,
     deadline: float | None = None,
     max_episode_steps: int | None = None,
-) -> VectorEnv:
-    """`num_envs` environments on the server at a URL, or of a provider, or spread over several of them.
+    observation_type: Any = None,
+    state_type: Any = None,
+    headers: Mapping[str, str] | None = None,
+    **options: Any,
+) -> list[Slot]:
+    """The rows of a vector on servers, over which they are spread evenly.
 
-    A server of ours has all its environments on a single connection. `another` makes a further provider for
-    environments that the first server has no room for. The vector stops what was started for it.
+    A server of ours has all its environments on a single connection. `another` makes a further provider for those that
+    the first server has no room for. What was started for the rows stops with their vector. `options` are those of the
+    connection: `token`, timeouts, `max_message_bytes`.
     """
+    known_types = load("envweave.client.codec:KnownTypes", extra="client")
+    open_remote_slots = load("envweave.client.executor:open_remote_slots", extra="client")
 
-    def settings(found: dict[str, Any]) -> Settings:
-        return Settings(
-            **found,
-            token=token,
-            headers=dict(headers or {}),
-            connect_timeout_s=connect_timeout_s,
-            max_message_bytes=max_message_bytes,
-        )
+    def endpoint(found: dict[str, Any]) -> ServerEndpoint:
+        return ServerEndpoint(**found, headers=dict(headers or {}), **options)
 
     listed = list(url) if isinstance(url, Sequence) and not isinstance(url, str) else [url]
-    wanted = Wanted(arguments=arguments, autoreset=autoreset, deadline=deadline, max_episode_steps=max_episode_steps)
-    servers = [settings(found) for each in listed for found in all_whereabouts(each)]
-    more = None if another is None else lambda: settings(whereabouts(another()))
-    opened = load("envweave.client.fleet:open_vector", extra="client")
-    return opened(servers, wanted, num_envs, more)  # type: ignore[no-any-return]
+    spec = SessionSpec(arguments=arguments, autoreset=autoreset, deadline=deadline, max_episode_steps=max_episode_steps)
+    servers = [endpoint(found) for each in listed for found in parse_targets(each)]
+    more = None if another is None else lambda: endpoint(parse_target(another()))
+    types = known_types(observation_type, state_type)
+    return open_remote_slots(servers, spec, types, list(numbers), more)  # type: ignore[no-any-return]

@@ -1,4 +1,4 @@
-"""Sessions over plain HTTP. The one door to httpx, with `openenv`.
+"""Sessions over plain HTTP. Only this module and `openenv` use httpx.
 
 A call that gets no answer is sent again under its number, which the server runs once however often it comes.
 """
@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from threading import get_ident
 from typing import Any
 
 import httpx
 
-from envweave.client.call import Call
-from envweave.client.dial import pause_before
-from envweave.client.remote import RemoteEnv
-from envweave.client.session import Opened, Session
-from envweave.client.settings import Settings, Wanted
+from envweave.client.endpoint import ServerEndpoint, SessionSpec
+from envweave.client.session import Opened, PendingCall, RemoteSession
+from envweave.client.websocket import pause_before
 from envweave.errors import (
     EnvWeaveError,
     ProtocolError,
@@ -36,32 +35,27 @@ LONGEST_WAIT = 60.0
 NO_SUCH_PATH = (404, 405)
 TOO_LARGE = 413
 CONFLICT = 409
-MOST_UNCOUNTED = 4
+MAX_UNCOUNTED = 4
 
 
-async def open_env(settings: Settings, wanted: Wanted) -> RemoteEnv:
-    """Open a session over HTTP. Raises `UnsupportedError` for an OpenEnv server, which has none."""
-    return RemoteEnv(await HTTPSession.open(settings, wanted), message_timeout_s=settings.message_timeout_s)
-
-
-class HTTPSession(Session):
+class HTTPSession(RemoteSession):
     """One session, named in a header of each request."""
 
-    def __init__(self, settings: Settings, wanted: Wanted) -> None:
-        self.server = settings.address.http
-        self.home = asyncio.get_running_loop()
-        self._settings = settings
-        self._wanted = wanted
+    def __init__(self, endpoint: ServerEndpoint, spec: SessionSpec) -> None:
+        self.server = endpoint.address.http
+        self.home, self.thread = asyncio.get_running_loop(), get_ident()
+        self._endpoint = endpoint
+        self._spec = spec
         self._number = 0
-        self._call: Call | None = None
+        self._call: PendingCall | None = None
         self._asking: asyncio.Task[None] | None = None
-        self._http = _client(settings)
+        self._http = _client(endpoint)
 
     @classmethod
-    async def open(cls, settings: Settings, wanted: Wanted) -> HTTPSession:
-        session = cls(await settings.settled(), wanted)
+    async def open(cls, endpoint: ServerEndpoint, spec: SessionSpec) -> HTTPSession:
+        session = cls(await endpoint.ensure_running(), spec)
         try:
-            response = await session._reached("POST", "/sessions", encode(wanted.to_data()))
+            response = await session._reached("POST", "/sessions", encode(spec.to_data()))
             if response.status_code in NO_SUCH_PATH:
                 hint = "OpenEnv keeps no episode over HTTP: use EnvClient, which speaks its WebSocket"
                 raise UnsupportedError(f"{session.server} has no sessions over HTTP", hint)
@@ -71,15 +65,15 @@ class HTTPSession(Session):
             raise
         return session
 
-    def send(self, call: Call) -> None:
+    def send(self, call: PendingCall) -> None:
         if call.kind != "close":
             self._number += 1
             call.number = self._number
         self._call = call
         self._asking = self.home.create_task(self._ask(call))
 
-    async def _ask(self, call: Call) -> None:
-        """See that the call gets its answer, or an error."""
+    async def _ask(self, call: PendingCall) -> None:
+        """Settle the call with the server's answer, or with an error."""
         method, path, body = "POST", f"/{call.kind}", call.body
         if call.kind == "close":
             method, path = "DELETE", f"/sessions/{self.opened.session_id}"
@@ -90,22 +84,22 @@ class HTTPSession(Session):
         try:
             response = await self._in_turn(call, method, path, body)
             if response.status_code == TOO_LARGE:
-                self._number -= 1  # it was not looked at, so its number is free
+                self._number -= 1  # the server did not read it, so its number is free
             call.answer(_answer(response))
         except EnvWeaveError as error:
-            call.fail(error)
-        except Exception as error:  # whatever it is, somebody waits
-            call.fail(TransportError(f"{method} {path} failed: {describe(error)}"))
+            call.answer(None, error)
+        except Exception as error:  # whatever it is, a caller waits
+            call.answer(None, TransportError(f"{method} {path} failed: {describe(error)}"))
 
-    async def _in_turn(self, call: Call, method: str, path: str, body: bytes) -> httpx.Response:
+    async def _in_turn(self, call: PendingCall, method: str, path: str, body: bytes) -> httpx.Response:
         """Send a call under the number that the server expects.
 
-        It may have refused the one before without counting it. Numbers are tried downwards, so the first that is
-        taken is the next one and never one that was used.
+        It may have refused the call before without counting it. Numbers are tried downwards: the first one that the
+        server accepts is the next one, never one that was used.
         """
         number = call.number
         first = response = await self._reached(method, path, body, number)
-        while _out_of_turn(response) and number > max(1, call.number - MOST_UNCOUNTED):
+        while _out_of_turn(response) and number > max(1, call.number - MAX_UNCOUNTED):
             number -= 1
             response = await self._reached(method, path, body, number)
         if _out_of_turn(response):
@@ -134,9 +128,10 @@ class HTTPSession(Session):
             except httpx.TransportError as error:
                 reason = describe(error)
                 if not number and not isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
-                    raise TransportError(f"no answer from {self.server}: {reason}") from None  # it may have been done
-            reason = await self._look(number, reason)
-            end = end or self.home.time() + self._settings.connect_timeout_s
+                    # The server may have run it, so it must not be sent again.
+                    raise TransportError(f"no answer from {self.server}: {reason}") from None
+            reason = await self._checked(number, reason)
+            end = end or self.home.time() + self._endpoint.connect_timeout_s
             pause = pause_before(attempt)
             attempt += 1
             if self.home.time() + pause >= end:
@@ -144,11 +139,11 @@ class HTTPSession(Session):
                 raise (SessionLostError if number else TransportError)(f"cannot reach {self.server}: {reason}", hint)
             await asyncio.sleep(pause)
 
-    async def _look(self, number: int, reason: str) -> str:
-        """Is there still somebody to send to? Gives the reason, with what is known of it."""
+    async def _checked(self, number: int, reason: str) -> str:
+        """Raise if the server is gone. Returns the reason of the failure, with what is known about the server."""
         try:
-            away = await self._settings.look()
-            return f"{reason}; {away}" if away else reason
+            unknown = await self._endpoint.check_alive()
+            return f"{reason}; {unknown}" if unknown else reason
         except ProviderError as error:
             if not number:
                 raise
@@ -156,17 +151,18 @@ class HTTPSession(Session):
 
     async def move(self) -> None:
         """The requests of the loop before went down with it; the open call is sent again."""
-        self.home, self._http = asyncio.get_running_loop(), _client(self._settings)
+        self.home, self.thread = asyncio.get_running_loop(), get_ident()
+        self._http = _client(self._endpoint)
         if self._call is not None and not self._call.answered:
             self._asking = self.home.create_task(self._ask(self._call))
 
     async def renew(self) -> HTTPSession:
-        session = await HTTPSession.open(self._settings, self._wanted)
+        session = await HTTPSession.open(self._endpoint, self._spec)
         await self.leave()
         return session
 
     async def join(self, session_id: str, env_id: str) -> HTTPSession:
-        twin = HTTPSession(self._settings, self._wanted)
+        twin = HTTPSession(self._endpoint, self._spec)
         twin.opened = replace(self.opened, session_id=session_id, env_id=env_id, last_id=0)
         return twin
 
@@ -176,21 +172,31 @@ class HTTPSession(Session):
         await self._http.aclose()
 
 
-def _client(settings: Settings) -> httpx.AsyncClient:
-    timeout = httpx.Timeout(LONGEST_WAIT, connect=settings.connect_timeout_s)
-    way = httpx.AsyncHTTPTransport(uds=settings.address.socket) if settings.address.socket else None
+def _client(endpoint: ServerEndpoint) -> httpx.AsyncClient:
+    timeout = httpx.Timeout(LONGEST_WAIT, connect=endpoint.connect_timeout_s)
+    way = httpx.AsyncHTTPTransport(uds=endpoint.address.socket) if endpoint.address.socket else None
     return httpx.AsyncClient(
-        base_url=settings.address.http, headers=settings.all_headers, timeout=timeout, transport=way
+        base_url=endpoint.address.http, headers=endpoint.all_headers, timeout=timeout, transport=way
     )
 
 
 def _out_of_turn(response: httpx.Response) -> bool:
-    return response.status_code == CONFLICT and b'"transport.protocol"' in response.content
+    return response.status_code == CONFLICT and _error_code(response) == ProtocolError.code
 
 
 def _from_a_proxy(response: httpx.Response) -> bool:
-    """An error that our server did not write: there is somebody between us who cannot reach it."""
-    return response.status_code in (502, 503, 504) and b'"error"' not in response.content
+    """An error that our server did not write: a proxy in between cannot reach it."""
+    return response.status_code in (502, 503, 504) and not _error_code(response)
+
+
+def _error_code(response: httpx.Response) -> str:
+    """The code of an error that our server wrote; empty for any other body."""
+    try:
+        data = decode(response.content)
+    except ProtocolError:
+        return ""
+    error = data.get("error") if isinstance(data, dict) else None
+    return str(error.get("code", "")) if isinstance(error, dict) else ""
 
 
 def _answer(response: httpx.Response) -> Any:

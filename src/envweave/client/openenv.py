@@ -1,29 +1,30 @@
 """An environment on an OpenEnv server, under our own rules.
 
-Such a server knows one session for each connection, one reply for each message, and neither numbers nor resumption. So
-it is treated as an environment of this process that happens to be far away: episodes, requests, limits and autoreset
-are our referee's, and a connection that is lost is an episode that is lost, never one that goes on in silence.
+Such a server has one session for each connection and one reply for each message, without numbers or resumption. So it
+is treated as an async environment of this process that happens to be far away: episodes, requests, limits and
+autoreset are those of our referee, and a lost connection is a lost episode, never one that goes on silently.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from websockets.exceptions import ConnectionClosed
 
-from envweave.client.dial import dial
-from envweave.client.packing import packed
-from envweave.client.settings import Settings, Wanted
-from envweave.client.socket import Socket
+from envweave.client.codec import Codec, to_body
+from envweave.client.endpoint import ServerEndpoint, SessionSpec
+from envweave.client.session import Opened
+from envweave.client.websocket import WebSocket, open_websocket
 from envweave.core.actions import ActionRule
-from envweave.core.async_local import AsyncLocalEnv
-from envweave.core.flows import Blueprint
+from envweave.core.local import AsyncLocalBackend
 from envweave.core.loop import BACKGROUND
 from envweave.core.referee import Referee
 from envweave.errors import (
+    CapacityError,
     EnvWeaveError,
-    InvalidActionError,
     ProtocolError,
     ProviderError,
     SessionLostError,
@@ -33,44 +34,49 @@ from envweave.results import ResetResult, StepResult
 from envweave.wire.codec import decode
 from envweave.wire.faults import fault_from_data
 from envweave.wire.protocol import ERROR
-from envweave.wire.results import step_from_data
+from envweave.wire.results import openenv_result
 
-ENDING_CODES = ("CAPACITY_REACHED", "FACTORY_ERROR", "SESSION_ERROR")
+CLOSING_CODES = ("CAPACITY_REACHED", "FACTORY_ERROR", "SESSION_ERROR")
 """Errors after which the server closes the connection."""
 
-LOOKS, LOOK_PAUSE = 5, 0.1
-"""How often, and seconds between."""
+CHECKS, CHECK_PAUSE = 5, 0.1
+"""How often to look for the cause of a lost connection, and seconds between."""
 
 
 class OpenEnvProxy:
     """Speaks OpenEnv's messages on one connection; `reset` makes a new one if it is gone."""
 
-    def __init__(self, settings: Settings, socket: Socket) -> None:
-        self._settings = settings
-        self._socket: Socket | None = socket
+    def __init__(self, endpoint: ServerEndpoint, socket: WebSocket) -> None:
+        self._endpoint = endpoint
+        self._socket: WebSocket | None = socket
         self._used = False
-        """The connection has carried a message; one that has may have died since, unnoticed."""
+        """The connection has carried a message; one that has may be lost by now, unnoticed."""
 
-    async def reset(self, **options: Any) -> ResetResult[Any]:
-        data = b',"data":%b' % packed(options, "reset")
+    async def reset(self, *, episode_id: str | None = None, **options: Any) -> ResetResult[Any]:
+        data = b',"data":%b' % to_body({**options, "episode_id": episode_id}, "reset")
         if self._open_socket() is None:
-            await self._dial()
+            await self._connect()
         stale = self._used
         try:
-            result = _read(await self._ask("reset", data))
+            reply = await self._ask("reset", data)
         except SessionLostError:
             if not stale:
                 raise
-            await self._dial()
-            result = _read(await self._ask("reset", data))
+            await self._connect()
+            reply = await self._ask("reset", data)
+        result = openenv_result(reply)
         return ResetResult(result.observation, result.info)
 
     async def step(self, action: bytes) -> StepResult[Any]:
-        """The action is JSON already, made when the rules looked at it."""
-        return _read(await self._ask("step", b',"data":%b' % action))
+        """The action is JSON already, made when the rules checked it."""
+        return openenv_result(await self._ask("step", b',"data":%b' % action))
 
     async def state(self) -> Any:
         return await self._ask("state")
+
+    def fork(self) -> Any:
+        """Raise: OpenEnv has no forks, and a connection cannot be copied."""
+        raise NotImplementedError
 
     async def close(self) -> None:
         socket, self._socket = self._open_socket(), None
@@ -82,19 +88,19 @@ class OpenEnvProxy:
             pass
         await socket.close()
 
-    async def _dial(self) -> None:
-        self._settings = await self._settings.settled()
-        self._socket = await dial(self._settings, extended=False)
+    async def _connect(self) -> None:
+        self._endpoint = await self._endpoint.ensure_running()
+        self._socket = await open_websocket(self._endpoint, extended=False)
         self._used = False
 
     async def _ask(self, kind: str, data: bytes = b"") -> Any:
-        """One message, one reply. Whatever goes wrong in between ends the connection: a late reply has no name."""
+        """One message, one reply. A failure in between ends the connection: a late reply could not be told apart."""
         socket = self._open_socket()
         if socket is None:
             raise SessionLostError("the connection to the OpenEnv server is gone", "env.reset() makes a new one")
         self._used = True
         frame = b'{"type":"%b"%b}' % (kind.encode(), data)
-        limit = self._settings.message_timeout_s
+        limit = self._endpoint.message_timeout_s
         try:
             async with asyncio.timeout(limit):
                 return self._reply(await _exchange(socket, frame))
@@ -115,29 +121,29 @@ class OpenEnvProxy:
             raise
 
     async def _cause(self) -> str:
-        """What became of a server that was started for us; empty if it runs, which is known a moment after its end."""
-        for _ in range(LOOKS if self._settings.place is not None else 0):
+        """Why a server that was started for us is gone; empty if it runs. Its end is seen a moment later."""
+        for _ in range(CHECKS if self._endpoint.managed is not None else 0):
             try:
-                if away := await self._settings.look():
-                    return away
+                if unknown := await self._endpoint.check_alive():
+                    return unknown
             except ProviderError as error:
                 return error.message
-            await asyncio.sleep(LOOK_PAUSE)
+            await asyncio.sleep(CHECK_PAUSE)
         return ""
 
     def _reply(self, frame: bytes) -> Any:
         reply = decode(frame)
         if not isinstance(reply, dict):
             self._drop()
-            raise ProtocolError(f"the server replied with what is no message: {reply!r:.200}")
+            raise ProtocolError(f"the server's reply is not a message: {reply!r:.200}")
         data = reply.get("data")
         if reply.get("type") != ERROR:
             return data
-        if isinstance(data, dict) and data.get("code") in ENDING_CODES:
+        if isinstance(data, dict) and data.get("code") in CLOSING_CODES:
             self._drop()
         raise fault_from_data(data)
 
-    def _open_socket(self) -> Socket | None:
+    def _open_socket(self) -> WebSocket | None:
         """The connection, unless the loop it lived on has ended."""
         if self._socket is not None and self._socket.loop is not asyncio.get_running_loop():
             self._socket = None
@@ -149,66 +155,109 @@ class OpenEnvProxy:
             socket.transport.abort()
 
 
-async def _exchange(socket: Socket, frame: bytes) -> bytes:
+async def _exchange(socket: WebSocket, frame: bytes) -> bytes:
     try:
         await socket.send(frame, text=True)
     except ConnectionClosed:
-        pass  # it may have said why before it hung up: that frame is still to be read
+        pass  # it may have said why before it closed: that frame is still to be read
     return await socket.recv(decode=False)
 
 
-def _read(data: Any) -> StepResult[Any]:
-    """A result with the whole observation: OpenEnv puts `done` and `reward` beside it."""
-    result = step_from_data(data)
-    observation, metadata = result.observation, data.get("metadata")
-    if isinstance(observation, dict):
-        metadata = metadata or observation.get("metadata")
-        result.observation = {**observation, "reward": data.get("reward"), "done": data.get("done", False)}
-    if isinstance(metadata, dict):
-        result.info = metadata
-    return result
+class OpenEnvBackend(AsyncLocalBackend):
+    """Converts what the proxy returns; an error in a hook of the client is raised as it is."""
+
+    codec: Codec
+
+    async def acall(self, kind: str, data: Any = None) -> Any:
+        reply = await super().acall(kind, data)
+        if isinstance(reply, ResetResult | StepResult):
+            self.codec.read(reply)
+        return self.codec.read_state(reply) if kind == "state" else reply
 
 
-async def openenv_handle(settings: Settings, wanted: Wanted, socket: Socket) -> AsyncLocalEnv:
-    """The handle on what is behind a connection that did not agree to the extension."""
+@dataclass(frozen=True)
+class OpenEnvPlan:
+    """How to open environments on an OpenEnv server, each with a connection of its own."""
+
+    endpoint: ServerEndpoint
+    spec: SessionSpec
+    codec: Codec
+    action_schema: dict[str, Any] | None
+
+    @classmethod
+    async def of(
+        cls, endpoint: ServerEndpoint, spec: SessionSpec, make_codec: Callable[[Opened], Codec]
+    ) -> OpenEnvPlan:
+        """Ask the server for its schemas. Raises `UnsupportedError` for arguments, which OpenEnv does not take."""
+        if spec.arguments:
+            hint = "leave them out"
+            raise UnsupportedError(f"{endpoint.address.http} is an OpenEnv server: it takes no arguments", hint)
+        schemas = await _schemas(endpoint)
+        opened = Opened("", "", observation_schema=schemas.get("observation"), state_schema=schemas.get("state"))
+        action = schemas.get("action")
+        return cls(endpoint, spec, make_codec(opened), action if isinstance(action, dict) else None)
+
+    @property
+    def autoreset(self) -> bool:
+        return self.spec.autoreset
+
+    def build(self) -> OpenEnvProxy:
+        return BACKGROUND.run(self._connected())
+
+    async def _connected(self) -> OpenEnvProxy:
+        running = await self.endpoint.ensure_running()
+        return OpenEnvProxy(running, await open_websocket(running, extended=False))
+
+    def open(self, id: str, env: Any = None) -> OpenEnvBackend:
+        backend = OpenEnvBackend(self, id, self.build() if env is None else env)
+        backend.codec = self.codec
+        return backend
+
+    def prepared(self, env: Any, source: str) -> Any:
+        return env
+
+    def rules(self, env: Any, id: str) -> Referee:
+        rule = ActionRule(self.codec.write_action, self.action_schema)
+        return Referee(id, rule, deadline=self.spec.deadline, max_episode_steps=self.spec.max_episode_steps)
+
+    def observation_type(self, env: Any) -> Any:
+        return None
+
+
+async def open_openenv(
+    endpoint: ServerEndpoint, spec: SessionSpec, socket: WebSocket, make_codec: Callable[[Opened], Codec]
+) -> OpenEnvBackend:
+    """The backend for a connection that did not agree to the extension."""
     try:
-        plan = await openenv_plan(settings, wanted)
+        plan = await OpenEnvPlan.of(endpoint, spec, make_codec)
     except BaseException:
         await socket.close()
         raise
-    return AsyncLocalEnv(plan, wanted.env_id or settings.address.name, OpenEnvProxy(settings, socket))
+    return plan.open(spec.env_id or endpoint.address.name, OpenEnvProxy(endpoint, socket))
 
 
-async def openenv_plan(settings: Settings, wanted: Wanted) -> Blueprint:
-    """How to make such environments, each with a connection of its own."""
-    if wanted.arguments:
-        raise UnsupportedError(f"{settings.address.http} is an OpenEnv server: it takes no arguments", "leave them out")
-    rule = ActionRule(_packed_action, await _action_schema(settings))
-
-    async def connected() -> OpenEnvProxy:
-        found = await settings.settled()
-        return OpenEnvProxy(found, await dial(found, extended=False))
-
-    def build() -> OpenEnvProxy:
-        return BACKGROUND.run(connected())
-
-    def rules(_: Any, id: str) -> Referee:
-        return Referee(id, rule, deadline=wanted.deadline, max_episode_steps=wanted.max_episode_steps)
-
-    return Blueprint(build, rules, wanted.autoreset)
+async def session_capacity(endpoint: ServerEndpoint, most: int) -> int:
+    """How many sessions an OpenEnv server takes, up to `most`: it says so only when it refuses one."""
+    proxies: list[OpenEnvProxy] = []
+    try:
+        for _ in range(most):
+            proxies.append(OpenEnvProxy(endpoint, await open_websocket(endpoint, extended=False)))
+            await proxies[-1].state()
+    except CapacityError:
+        return max(len(proxies) - 1, 1)
+    finally:
+        for proxy in proxies:
+            await proxy.close()
+    return most
 
 
-def _packed_action(action: Any) -> bytes:
-    return packed(action, "action", InvalidActionError)
-
-
-async def _action_schema(settings: Settings) -> dict[str, Any] | None:
-    """What the server says an action looks like; nothing is lost if it does not."""
+async def _schemas(endpoint: ServerEndpoint) -> dict[str, Any]:
+    """What the server says about its types; nothing depends on an answer."""
     import httpx
 
     try:
-        async with httpx.AsyncClient(headers=settings.all_headers, timeout=settings.connect_timeout_s) as client:
-            schema = (await client.get(f"{settings.address.http}/schema")).json().get("action")
-    except (httpx.HTTPError, ValueError, AttributeError):
-        return None
-    return schema if isinstance(schema, dict) else None
+        async with httpx.AsyncClient(headers=endpoint.all_headers, timeout=endpoint.connect_timeout_s) as client:
+            schemas = (await client.get(f"{endpoint.address.http}/schema")).json()
+    except (httpx.HTTPError, ValueError):
+        return {}
+    return schemas if isinstance(schemas, dict) else {}

@@ -1,15 +1,85 @@
-"""The contract between a handle and what carries its calls to a server."""
+"""The contract between a backend and what carries its calls to a server, over WebSocket or HTTP."""
 
 from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from envweave.client.call import Call
-from envweave.errors import ProtocolError
+from envweave.errors import BusyError, EnvWeaveError, ProtocolError, WaitTimeoutError
+
+
+class PendingCall:
+    """One call to a server. It outlives its waiter: after a timeout or a cancellation, wait again."""
+
+    __slots__ = ("_waiter", "answered", "batch", "body", "data", "error", "kind", "number", "repeated", "then")
+
+    def __init__(self, kind: str, body: bytes = b"") -> None:
+        self.kind = kind
+        self.body = body
+        """The JSON of its `data`; empty if it has none."""
+        self.number = 0
+        """Given by the session it is sent on."""
+        self.repeated = False
+        """The server did not understand it, and it was sent once more."""
+        self.batch: Sequence[tuple[Any, PendingCall]] = ()
+        """The sessions and calls of its batch, this one included: they are sent together, also the second time."""
+        self.then: Callable[[PendingCall], None] | None = None
+        """Called with the answer, for callers that do not await it."""
+        self.answered = False
+        self.data: Any = None
+        self.error: EnvWeaveError | None = None
+        self._waiter: asyncio.Future[None] | None = None
+
+    @property
+    def awaited(self) -> bool:
+        return self._waiter is not None or self.then is not None
+
+    def answer(self, data: Any, error: EnvWeaveError | None = None) -> None:
+        """Settle the call with the `data` of the reply, or with an error."""
+        self.data, self.error, self.answered = data, error, True
+        waiter, then = self._waiter, self.then
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
+        if then is not None:
+            then(self)
+
+    async def wait(self, timeout: float | None) -> None:
+        """Return when the answer is there. Raises `WaitTimeoutError`."""
+        if self.answered:
+            return
+        if self.awaited:
+            raise BusyError(f"another task waits for this {self.kind}", "one call at a time on one environment")
+        loop = asyncio.get_running_loop()
+        self._waiter = waiter = loop.create_future()
+        timer = None if timeout is None else loop.call_later(timeout, _expire, waiter)
+        try:
+            await waiter
+        finally:
+            self._waiter = None
+            if timer is not None:
+                timer.cancel()
+        if not self.answered:
+            raise self.late(timeout)
+
+    def late(self, timeout: float | None) -> WaitTimeoutError:
+        return WaitTimeoutError(
+            f"no answer to {self.kind} within {timeout:g} s",
+            "it is not lost: env.last() waits for it again; message_timeout_s=… gives it more time",
+        )
+
+    def result(self) -> Any:
+        """The `data` of the answer; an error is raised."""
+        if self.error is not None:
+            raise self.error
+        return self.data
+
+
+def _expire(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +94,8 @@ class Opened:
     resume_within: float = 0.0
     multi_agent: bool = False
     action_schema: Any = None
+    observation_schema: Any = None
+    state_schema: Any = None
 
     @classmethod
     def from_data(cls, data: Any) -> Opened:
@@ -33,30 +105,33 @@ class Opened:
         return cls(**{key: data[key] for key in cls.__slots__ if data.get(key) is not None})
 
 
-class Session(ABC):
+class RemoteSession(ABC):
     """One environment on a server. One call at a time, on one event loop."""
 
     opened: Opened
     server: str
     """The address, by which snapshots are told apart."""
     home: asyncio.AbstractEventLoop
+    """The loop that has the connection."""
+    thread: int
+    """The thread that this loop runs on."""
 
     @abstractmethod
-    def send(self, call: Call) -> None:
-        """Number the call and see that it gets an answer, which may be an error. Raises `SessionLostError`."""
+    def send(self, call: PendingCall) -> None:
+        """Number the call and see that it is answered, perhaps with an error. Raises `SessionLostError`."""
 
     @abstractmethod
     async def move(self) -> None:
         """Continue on the running loop, because `home` does not run any more."""
 
     @abstractmethod
-    async def renew(self) -> Session:
+    async def renew(self) -> RemoteSession:
         """A new session of the same kind, in place of this one that is lost."""
 
     @abstractmethod
-    async def join(self, session_id: str, env_id: str) -> Session:
-        """Open a session that is on the server already: a fork."""
+    async def join(self, session_id: str, env_id: str) -> RemoteSession:
+        """Open a session that exists on the server: a fork."""
 
     @abstractmethod
     async def leave(self) -> None:
-        """Forget the session, which the server has closed or lost; the last one takes the connection with it."""
+        """Forget the session, which the server has closed or lost; the last one closes the connection."""

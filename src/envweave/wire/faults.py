@@ -53,6 +53,8 @@ def fault_to_data(error: EnvWeaveError, code: str = "", *, debug: bool = False) 
     }
     if isinstance(error, InvalidActionError):
         data["errors"] = [{"type": "value_error", "loc": [], "msg": own["message"]}]
+    if error.by_environment:
+        data["by_environment"] = True
     if error.requests:
         data["requests"] = to_json(error.requests, where="requests")
     return data
@@ -76,6 +78,7 @@ def fault_from_data(data: Any) -> EnvWeaveError:
     else:
         cls = OUR_CLASSES.get(str(data.get("code")), TransportError)
         error = cls(_openenv_message(data))
+    error.by_environment = data.get("by_environment") is True
     error.requests = requests_from_data(data.get("requests", ()))
     return error
 

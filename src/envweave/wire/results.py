@@ -9,17 +9,16 @@ from envweave.core.jsonable import to_json
 from envweave.errors import ProtocolError
 from envweave.requests import NeedAction, Request, ToolCall
 from envweave.results import ResetResult, StepResult
-from envweave.wire.faults import requests_from_data
 
 Result: TypeAlias = ResetResult[Any] | StepResult[Any]
 
 
 def result_to_data(
-    result: Result, pending: tuple[Request, ...] | None = None, told: tuple[Request, ...] | None = None
+    result: Result, pending: tuple[Request, ...] | None = None, known: tuple[Request, ...] | None = None
 ) -> dict[str, Any]:
-    """The extended form. What the other side knows already (`told`) or can see for itself is left out.
+    """The extended form. What the other side has (`known`, the requests of the result before) is left out.
 
-    Raises `NotJSONableError` naming the field that cannot cross.
+    Raises `NotJSONableError` naming the field that has no JSON form.
     """
     data: dict[str, Any] = {
         "observation": to_json(result.observation, where="observation"),
@@ -34,7 +33,7 @@ def result_to_data(
     if result.info:
         data["info"] = to_json(result.info, where="info")
     requests = result.requests
-    if requests is not told and requests != told:
+    if requests is not known and requests != known:
         data["requests"] = to_json(requests, where="requests")
     if pending is not None and pending is not requests and pending != open_requests(requests):
         data["pending"] = to_json(pending, where="pending")
@@ -42,7 +41,7 @@ def result_to_data(
 
 
 def openenv_data(result: Result) -> dict[str, Any]:
-    """OpenEnv's form: `done` and `reward` stand beside the observation, not in it."""
+    """OpenEnv's form: `done` and `reward` are beside the observation, not in it."""
     observation = to_json(result.observation, where="observation")
     data: dict[str, Any] = {
         "observation": observation,
@@ -61,41 +60,26 @@ def openenv_data(result: Result) -> dict[str, Any]:
     return data
 
 
-def step_from_data(data: Any, told: tuple[Request, ...] = ()) -> StepResult[Any]:
-    """A step's result from either form. `told` are the requests of the result before.
+def openenv_result(data: Any) -> StepResult[Any]:
+    """A result in OpenEnv's form, with the whole observation. Raises `ProtocolError`.
 
-    OpenEnv knows `done` only: that is `terminated`, unless the metadata say `truncated`.
+    OpenEnv has `done` only: that is `terminated`, unless the metadata say `truncated`.
     """
-    data = _checked(data)
-    info = data.get("info")
-    if "terminated" in data or "truncated" in data or not data["done"]:
-        terminated, truncated = data.get("terminated", False), data.get("truncated", False)
-    else:
-        metadata = data.get("metadata")
-        cut = isinstance(metadata, dict) and metadata.get("truncated") is True
-        terminated, truncated = not cut, cut
-    return StepResult(data["observation"], data.get("reward"), terminated, truncated, info or {}, _requests(data, told))
-
-
-def reset_from_data(data: Any, told: tuple[Request, ...] = ()) -> ResetResult[Any]:
-    data = _checked(data)
-    return ResetResult(data["observation"], data.get("info") or {}, _requests(data, told))
-
-
-def pending_from_data(data: Mapping[str, Any], requests: tuple[Request, ...]) -> tuple[Request, ...]:
-    """What the environment waits for after a result with these requests."""
-    return requests_from_data(data["pending"]) if "pending" in data else open_requests(requests)
+    if not isinstance(data, Mapping) or "observation" not in data or not isinstance(data.get("done", False), bool):
+        raise not_a_result(data)
+    observation, done, metadata = data["observation"], data.get("done", False), data.get("metadata")
+    if isinstance(observation, dict):
+        metadata = metadata or observation.get("metadata")
+        observation = {**observation, "reward": data.get("reward"), "done": done}
+    info = metadata if isinstance(metadata, dict) else {}
+    truncated = done and info.get("truncated") is True
+    return StepResult(observation, data.get("reward"), done and not truncated, truncated, info)
 
 
 def open_requests(requests: tuple[Request, ...]) -> tuple[Request, ...]:
+    """Those that wait for an answer."""
     return tuple(request for request in requests if isinstance(request, NeedAction | ToolCall))
 
 
-def _requests(data: Mapping[str, Any], told: tuple[Request, ...]) -> tuple[Request, ...]:
-    return requests_from_data(data["requests"]) if "requests" in data else told
-
-
-def _checked(data: Any) -> Mapping[str, Any]:
-    if isinstance(data, Mapping) and "observation" in data and isinstance(data.get("done", False), bool):
-        return data if "done" in data else {**data, "done": False}
-    raise ProtocolError(f"the server replied with what is not a result: {data!r:.200}")
+def not_a_result(data: Any) -> ProtocolError:
+    return ProtocolError(f"the server's reply is not a result: {data!r:.200}")

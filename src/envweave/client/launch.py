@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self
 
 from envweave.core.lookup import load
 from envweave.providers.base import TOKEN, alone
@@ -12,26 +12,8 @@ if TYPE_CHECKING:
     from envweave.providers.base import Provider
 
 
-class _Connects(Protocol):
-    def __enter__(self) -> Any: ...
-    def close(self) -> Any: ...
-
-
-C = TypeVar("C", bound=_Connects)
-
-
-def connected(client: C) -> C:
-    """The client, once it is; one that cannot be leaves nothing behind."""
-    try:
-        client.__enter__()
-    except BaseException:
-        client.close()
-        raise
-    return client
-
-
-class Startable:
-    """For a client whose first argument is `base_url`, a URL or a provider."""
+class Launchable:
+    """For a client whose first argument is a URL, a provider or a `ManagedServer`."""
 
     @classmethod
     def from_docker_image(cls, image: str, *, provider: Provider | None = None, **options: Any) -> Self:
@@ -41,7 +23,7 @@ class Startable:
         `envweave.providers.container.ContainerOptions`) and of the client. `provider` is one that is to run the image
         instead of this machine's Docker. Raises `ProviderError` with the cause and the last lines of its log.
         """
-        from envweave.client.home import Home
+        from envweave.client.managed_server import ManagedServer
 
         fields = load("envweave.providers.container:ContainerOptions").__dataclass_fields__
         ours = {name: options.pop(name) for name in list(options) if name in fields}
@@ -49,8 +31,14 @@ class Startable:
         chosen = {**runner.env_vars, **(ours.get("env_vars") or {})}
         ours["env_vars"] = alone(chosen, options.get("token"))
         options["token"] = ours["env_vars"][TOKEN]
-        home = Home(runner, begin=partial(runner.start, image, **ours))
-        return connected(cls(home, **options))  # type: ignore[call-arg, type-var]
+        server = ManagedServer(runner, start=partial(runner.start, image, **ours))
+        return cls._connected(server, **options)
+
+    @classmethod
+    def _connected(cls, target: Any, **options: Any) -> Self:
+        """A client that is connected; one that cannot be leaves nothing running."""
+        client: Any = cls(target, **options)  # type: ignore[call-arg]
+        return client.__enter__()  # type: ignore[no-any-return]
 
     @classmethod
     def from_hub(
@@ -69,4 +57,9 @@ class Startable:
         ours = {name: options.pop(name) for name in names if name in options}
         ours["env_vars"] = alone(ours.get("env_vars"), options.get("token"))
         options["token"] = ours["env_vars"][TOKEN]
-        return connected(cls(uv(hub.package(trust_remote_code), **ours), **options))  # type: ignore[call-arg, type-var]
+        return cls._connected(uv(hub.package(trust_remote_code), **ours), **options)
+
+    @classmethod
+    def from_env(cls, repo_id: str, *, use_docker: bool = True, **options: Any) -> Self:
+        """`from_hub` under the name that OpenEnv gave it."""
+        return cls.from_hub(repo_id, use_docker=use_docker, **options)

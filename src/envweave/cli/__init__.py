@@ -1,6 +1,6 @@
 """The command `envweave`: one file for each verb.
 
-Exit codes: 0 well, 1 something about an environment is not, 2 the call was wrong. Errors are two lines on stderr.
+Exit codes: 0 success, 1 environment failure, 2 usage, 130 interrupted. Errors are two lines on stderr.
 """
 
 from __future__ import annotations
@@ -8,7 +8,8 @@ from __future__ import annotations
 import io
 import os
 import sys
-from typing import Any
+from importlib.metadata import version as installed_version
+from typing import Annotated, Any
 
 import typer
 
@@ -19,11 +20,11 @@ VERBS = ("list", "info", "run", "check", "serve", "init", "build", "ps", "gc", "
 """Each is a function in a module of its own name."""
 
 CallError: Any = typer.BadParameter.__mro__[1]
-"""What typer raises for a wrong command line; it is click's, and typer may carry a click of its own."""
+"""The exception of a wrong command line. It is click's, and some versions of typer contain their own click."""
 
 
 def command(words: list[str]) -> typer.Typer:
-    """The command for a command line: with the one verb that it names, as the others take their time to load."""
+    """The command for a command line. Only the verb that it names is imported, because the others take time to load."""
     app = typer.Typer(
         add_completion=False,
         pretty_exceptions_enable=False,
@@ -35,26 +36,32 @@ def command(words: list[str]) -> typer.Typer:
     return app
 
 
-def envweave(context: typer.Context) -> None:
+def envweave(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", "-V", help="Show the version and exit.")] = False,
+) -> None:
     """Agentic RL environments: one ID, one handle."""
+    if version:
+        print(f"envweave {installed_version('envweave')}")
+        raise typer.Exit(0)
     if context.invoked_subcommand is None:
         print(context.get_help())
         raise typer.Exit(2)
 
 
 def main() -> None:
-    """Run the command line and leave with its exit code."""
+    """Run the command line and exit with its code."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a terminal without our signs still gets the text
-    sys.path.insert(0, "")  # so that pkg://my_env:MyEnv finds a file of the user's, as python -m would
+            stream.reconfigure(errors="replace")  # for terminals that cannot show ✓
+    sys.path.insert(0, "")  # my_env:MyEnv is found in the current folder, as by `python -m`
     sys.exit(_run())
 
 
 def _run() -> int:
     try:
         code = command(sys.argv[1:])(standalone_mode=False, prog_name="envweave")
-    except ProviderError as error:  # what somebody else has written stands above, as it is
+    except ProviderError as error:  # the log of a process or container is printed first, unchanged
         message, _, log = error.message.partition("\n")
         print(log, end="\n" if log else "", file=sys.stderr)
         return _complain(message, error.hint, 1)

@@ -1,4 +1,4 @@
-"""`envweave doctor`: how firmly can this machine hold code that nobody has read?"""
+"""`envweave doctor`: how well can this machine isolate untrusted code?"""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from envweave.sandbox import Sandbox
 
 
 def doctor(as_json: AsJSON = False) -> int:
-    """Show which walls stand around code in a sandbox here, and why others do not; 1 if they keep nothing in."""
+    """Show how the sandbox isolates untrusted code on this machine; exit code 1 if it cannot."""
     with Sandbox() as sandbox:
         report = sandbox.report()
     code = 0 if report.isolation in ("namespace", "landlock") else 1

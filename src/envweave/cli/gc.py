@@ -1,4 +1,4 @@
-"""`envweave gc`: remove what was left behind by processes that were killed."""
+"""`envweave gc`: remove what killed processes left behind."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from envweave.cli.options import AsJSON, out, print_json
-from envweave.cli.strays import Kubernetes, Namespace, started
+from envweave.cli.resources import Kubernetes, Namespace, started
 from envweave.errors import EnvWeaveError
 
 
@@ -15,12 +15,12 @@ def gc(
     kubernetes: Kubernetes = False,
     namespace: Namespace = None,
     everything: Annotated[
-        bool, typer.Option("--all", help="Also what still has its owner, or one on another machine.")
+        bool, typer.Option("--all", help="Also remove what has an owner, here or on another machine.")
     ] = False,
-    dry_run: Annotated[bool, typer.Option(help="Say what would be removed, and leave it.")] = False,
+    dry_run: Annotated[bool, typer.Option(help="Show what would be removed, and remove nothing.")] = False,
     as_json: AsJSON = False,
 ) -> int:
-    """Remove what envweave has started and nobody owns any more; 1 if something could not be removed."""
+    """Remove servers and sandboxes whose owner has ended; exit code 1 if one could not be removed."""
     chosen = [each for each in started(kubernetes, namespace) if each.stray or everything]
     removed, failed = [], []
     for each in chosen:
@@ -39,5 +39,5 @@ def gc(
     for each, reason in failed:
         out.print(f"cannot remove {each.where} {each.name}: {reason}", highlight=False, markup=False)
     if not chosen:
-        out.print("no strays")
+        out.print("nothing to remove")
     return 1 if failed else 0

@@ -1,4 +1,4 @@
-"""`envweave info ID`: all that is known of one environment."""
+"""`envweave info ID`: describe an environment."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from rich.table import Table
 from rich.text import Text
 
 from envweave.cli.options import Arguments, AsJSON, EnvName, keyword_arguments, out, own_output, print_json
+from envweave.core.env_types import types_of
 from envweave.core.schema import json_schema
-from envweave.core.typed import types_of
 from envweave.registry.make import make
 from envweave.registry.make import spec as spec_of
 from envweave.requests import NeedAction
@@ -19,14 +19,14 @@ def info(id: EnvName, arg: Arguments = None, as_json: AsJSON = False) -> None:
     """Show an environment's spec, agents and the JSON Schema of its actions and observations."""
     spec = spec_of(id)
     with own_output(as_json), make(id, **keyword_arguments(arg)) as env:
-        begun = env.reset(seed=0)
-        agents = [request.agent_id for request in begun.requests if isinstance(request, NeedAction)]
-        seen = types_of(getattr(env, "unwrapped", None)).observation
+        first = env.reset(seed=0)
+        agents = [request.agent_id for request in first.requests if isinstance(request, NeedAction)]
+        observation = types_of(env.backend.env).observation
         data = {
             **spec.to_data(),
             "first_to_act": agents,
             "action_schema": env.action_schema(agents[0] if agents else None),
-            "observation_schema": json_schema(seen) if seen is not None else None,
+            "observation_schema": json_schema(observation) if observation is not None else None,
         }
     if as_json:
         print_json(data)

@@ -1,4 +1,4 @@
-"""`envweave list`: the environments that can be made by name."""
+"""`envweave list`: list the environments that can be made by name."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def list(as_json: AsJSON = False) -> None:
     if as_json:
         print_json([spec.to_data() for spec in found.values()])
         return
-    table = Table("ID", "from", "what it is", box=None, pad_edge=False)
+    table = Table("ID", "source", "description", box=None, pad_edge=False)
     for name, spec in found.items():
         table.add_row(*map(Text, (name, f"{spec.source} {spec.version}".strip(), spec.description)))
     out.print(table)

@@ -1,4 +1,4 @@
-"""What several verbs take, and how they print."""
+"""Arguments that several verbs share, and how they print."""
 
 from __future__ import annotations
 
@@ -14,10 +14,13 @@ from rich.console import Console
 from envweave.core.ids import parse_value
 from envweave.errors import UsageError
 
-EnvName = Annotated[str, typer.Argument(metavar="ID", help="e.g. lineworld, 'lineworld?size=7', pkg://module:Class")]
-AsJSON = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
+EnvName = Annotated[
+    str, typer.Argument(metavar="ID", help="e.g. lineworld, 'lineworld?size=7', ./file.py, module:Class or a URL")
+]
+AsJSON = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Arguments = Annotated[
-    list[str] | None, typer.Option("--arg", "-a", metavar="KEY=VALUE", help="An argument of the environment.")
+    list[str] | None,
+    typer.Option("--arg", "-a", metavar="KEY=VALUE", help="An argument of the environment; may be repeated."),
 ]
 
 out = Console()
@@ -25,7 +28,7 @@ out = Console()
 
 @contextmanager
 def own_output(as_json: bool) -> Iterator[None]:
-    """Where JSON is printed, what an environment prints goes to stderr."""
+    """If the result is JSON, redirect what an environment prints to stderr."""
     with redirect_stdout(sys.stderr) if as_json else nullcontext():
         yield
 
@@ -35,7 +38,7 @@ def print_json(data: Any) -> None:
 
 
 def keyword_arguments(arguments: list[str] | None) -> dict[str, Any]:
-    """`["size=7"]` is `{"size": 7}`; a value is JSON where it is JSON, text otherwise."""
+    """`["size=7"]` is `{"size": 7}`; a value that is not JSON is text."""
     found: dict[str, Any] = {}
     for argument in arguments or ():
         key, equals, value = argument.partition("=")

@@ -1,10 +1,13 @@
-"""`envweave run ID`: play episodes and sum them up."""
+"""`envweave run ID`: play episodes and summarize them."""
 
 from __future__ import annotations
 
+import inspect
 import sys
 import time
 from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from math import sqrt
 from typing import Annotated, Any
 
@@ -17,62 +20,98 @@ from rich.text import Text
 from envweave.cli.options import Arguments, AsJSON, EnvName, keyword_arguments, out, own_output, print_json
 from envweave.core.lookup import load
 from envweave.core.rollout import Policy, Rollout, random_policy, rollout
-from envweave.errors import EnvError, UsageError, describe
+from envweave.errors import EnvError, InvalidActionError, UsageError, describe
 from envweave.registry.make import make
 from envweave.requests import NeedAction
+
+FAILURES = ("infra_error", "policy_error")
+"""How an episode ends if the environment or the policy fails."""
+
+
+class PolicyError(Exception):
+    """The policy raised; the text says what."""
 
 
 def run(
     id: EnvName,
-    policy: Annotated[str, typer.Option(help="`random`, or module:function taking (observation, request).")] = "random",
+    policy: Annotated[
+        str,
+        typer.Option(help="`random`, or module:function or ./file.py:function, called with (observation, request)."),
+    ] = "random",
     episodes: Annotated[int, typer.Option("-n", "--episodes", min=1)] = 10,
-    seed: Annotated[int, typer.Option(help="Episode i is reset with this + i.")] = 0,
-    max_steps: Annotated[int, typer.Option(min=1, help="Give up an episode after this many steps.")] = 1000,
+    seed: Annotated[int, typer.Option(help="Episode i is reset with this seed plus i.")] = 0,
+    max_steps: Annotated[int, typer.Option(min=1, help="Stop an episode after this many steps.")] = 1000,
     arg: Arguments = None,
     as_json: AsJSON = False,
 ) -> int:
-    """Play episodes with a policy and print what came of them; 1 if the environment failed in one."""
+    """Play episodes with a policy and print a summary; exit code 1 if one of them failed."""
     kwargs = keyword_arguments(arg)
-    chosen = _policy(policy, seed)
-    began = time.perf_counter()
     numbers = range(episodes)
     bar = track(numbers, id, console=Console(stderr=True), disable=as_json or not sys.stderr.isatty())
-    with own_output(as_json):
+    with own_output(as_json), loaded_policy(policy, seed) as chosen:
+        started = time.perf_counter()
         played = [_play(id, kwargs, chosen, seed + number, max_steps) for number in bar]
-    summary = _summary(id, played, time.perf_counter() - began)
+        seconds = time.perf_counter() - started
+    summary = _summary(id, played, seconds)
     if as_json:
         print_json(summary)
     else:
         _show(summary)
-    return int(any(episode.reason == "infra_error" for episode in played))
+    return int(any(episode.reason in FAILURES for episode in played))
 
 
-def _policy(name: str, seed: int) -> Policy:
+@contextmanager
+def loaded_policy(name: str, seed: int) -> Iterator[Policy]:
+    """The policy of that name, which raises `PolicyError`. All calls of an `async def` run in one event loop."""
     if name == "random":
-        return random_policy(seed)
+        yield random_policy(seed)
+        return
+    function = _function(name)
+    from asyncio import Runner  # only for policies of the user
+
+    with Runner() as runner:
+
+        def policy(observation: Any, request: NeedAction) -> Any:
+            try:
+                action = function(observation, request)
+                return runner.run(_awaited(action)) if inspect.isawaitable(action) else action
+            except Exception as error:
+                raise PolicyError(f"policy {name!r} raised {describe(error)}") from error
+
+        yield policy
+
+
+def _function(name: str) -> Callable[[Any, NeedAction], Any]:
     if ":" not in name:
-        raise UsageError(f"no policy named {name!r}", "use `random`, or module:function")
-    found = load(name)
-    if not callable(found):
-        raise UsageError(f"policy {name!r} is not a function")
+        raise UsageError(f"no policy named {name!r}", "use `random`, module:function or ./file.py:function")
+    found: Callable[[Any, NeedAction], Any] = load(name)
+    if not callable(found) or isinstance(found, type):
+        raise UsageError(f"policy {name!r} is not a function", "it is called with (observation, request)")
+    try:
+        inspect.signature(found).bind(None, None)
+    except TypeError as error:
+        raise UsageError(f"policy {name!r}: {error}", "it is called with (observation, request)") from None
+    except ValueError:  # a signature that cannot be read
+        pass
+    return found
 
-    def policy(observation: Any, need: NeedAction) -> Any:
-        try:
-            return found(observation, need)
-        except Exception as error:
-            raise UsageError(f"policy {name!r} raised {describe(error)}", "it takes (observation, request)") from error
 
-    return policy
+async def _awaited(action: Awaitable[Any]) -> Any:
+    return await action
 
 
 def _play(id: str, kwargs: dict[str, Any], policy: Policy, seed: int, max_steps: int) -> Rollout:
-    """An environment that fails costs its episode, not the run: the next one gets a new environment."""
+    """One episode in a new environment. A failure of the environment or the policy ends only this episode."""
     played = Rollout()
     try:
         with make(id, **kwargs) as env:
             played = rollout(env, policy, seed=seed, max_steps=max_steps)
     except EnvError as error:
         played.reason, played.error = "infra_error", error.message
+    except PolicyError as error:
+        played.reason, played.error = "policy_error", str(error)
+    except InvalidActionError as error:
+        played.reason, played.error = "policy_error", f"all actions were refused: {error.message}"
     return played
 
 

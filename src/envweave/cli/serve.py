@@ -1,4 +1,4 @@
-"""`envweave serve ID`: an environment for clients on other processes and machines."""
+"""`envweave serve ID`: serve an environment to clients in other processes and on other machines."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ class Isolation(StrEnum):
 
 
 class LogForm(StrEnum):
-    """How log lines look."""
+    """The form of log lines."""
 
     text = "text"
     json = "json"
 
 
 class LogLevel(StrEnum):
-    """What is said at all."""
+    """The lowest level that is logged."""
 
     debug = "debug"
     info = "info"
@@ -40,45 +40,58 @@ class LogLevel(StrEnum):
     error = "error"
 
 
+Host = Annotated[str, typer.Option(help="0.0.0.0 accepts clients on other machines.")]
+Port = Annotated[int, typer.Option(min=0, max=65535, help="0 means any free port.")]
+Socket = Annotated[str | None, typer.Option(envvar="ENVWEAVE_SOCKET", help="Also listen on this Unix socket.")]
+Token = Annotated[str | None, typer.Option(envvar="ENVWEAVE_TOKEN", help="The token that clients must send.")]
+MaxSessions = Annotated[int | None, typer.Option(min=1, help="Maximum number of concurrent sessions.")]
+IsolationOption = Annotated[Isolation, typer.Option(help="`process` runs each session in its own process.")]
+IdleTimeout = Annotated[
+    float, typer.Option(min=0, help="Seconds before a session without messages is closed; 0 means no limit.")
+]
+ResumeWithin = Annotated[float, typer.Option(min=0, help="Seconds a session waits for a client that disconnected.")]
+StepTimeout = Annotated[float, typer.Option(min=0, help="Maximum seconds for a step; 0 means no limit.")]
+CloseTimeout = Annotated[float, typer.Option(min=0.01, help="Maximum seconds for closing a session.")]
+PingInterval = Annotated[float, typer.Option(min=0.01, help="Seconds between pings to a client.")]
+MaxThreads = Annotated[int, typer.Option(min=1, help="Maximum number of concurrent steps.")]
+MaxMessageBytes = Annotated[
+    int | None,
+    typer.Option(min=1024, help="Maximum size of a message.", show_default="16 MiB, more for a REPL"),
+]
+Origin = Annotated[list[str] | None, typer.Option(help="A browser origin to accept; may be repeated.")]
+AllowArguments = Annotated[
+    bool, typer.Option(envvar="ENVWEAVE_ALLOW_ARGUMENTS", help="Let clients pass arguments to the environment.")
+]
+Debug = Annotated[bool, typer.Option(help="Send tracebacks to clients.")]
+LogOption = Annotated[LogForm, typer.Option(help="`json` logs one object per line.")]
+LogLevelOption = Annotated[LogLevel, typer.Option(help="`debug` logs each session.")]
+
+
 def serve(
     id: EnvName,
-    host: Annotated[str, typer.Option(help="Use 0.0.0.0 to be reached from other machines.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 is a free one.")] = 8000,
-    socket: Annotated[
-        str | None, typer.Option(envvar="ENVWEAVE_SOCKET", help="A Unix socket to listen on as well.")
-    ] = None,
-    token: Annotated[str | None, typer.Option(envvar="ENVWEAVE_TOKEN", help="What clients have to send.")] = None,
-    max_sessions: Annotated[int | None, typer.Option(min=1, help="Clients that come on top are refused.")] = None,
-    isolation: Annotated[
-        Isolation, typer.Option(help="`process` gives each session one of its own.")
-    ] = Isolation.thread,
-    idle_timeout: Annotated[float, typer.Option(min=0, help="Seconds a silent session lives; 0 is for ever.")] = 3600.0,
-    resume_within: Annotated[float, typer.Option(min=0, help="Seconds a session waits for its lost client.")] = 60.0,
-    step_timeout: Annotated[float, typer.Option(min=0, help="Seconds a step may take; 0 is for ever.")] = 600.0,
-    close_timeout: Annotated[float, typer.Option(min=0.01, help="Seconds that closing a session may take.")] = 5.0,
-    ping_interval: Annotated[float, typer.Option(min=0.01, help="Seconds between pings to a client.")] = 20.0,
-    max_threads: Annotated[int, typer.Option(min=1, help="Steps that can run at the same time.")] = 512,
-    max_message_bytes: Annotated[
-        int | None, typer.Option(min=1024, help="A longer message is refused.", show_default="16 MiB, more for a REPL")
-    ] = None,
-    origin: Annotated[list[str] | None, typer.Option(help="A browser origin that is welcome; may be repeated.")] = None,
-    allow_arguments: Annotated[
-        bool, typer.Option(envvar="ENVWEAVE_ALLOW_ARGUMENTS", help="Let clients pass arguments to the environment.")
-    ] = False,
-    debug: Annotated[bool, typer.Option(help="Let clients see tracebacks.")] = False,
-    log: Annotated[LogForm, typer.Option(help="`json` is one object a line.")] = LogForm.text,
-    log_level: Annotated[LogLevel, typer.Option(help="`debug` tells of each session.")] = LogLevel.info,
+    host: Host = "127.0.0.1",
+    port: Port = 8000,
+    socket: Socket = None,
+    token: Token = None,
+    max_sessions: MaxSessions = None,
+    isolation: IsolationOption = Isolation.thread,
+    idle_timeout: IdleTimeout = 3600.0,
+    resume_within: ResumeWithin = 60.0,
+    step_timeout: StepTimeout = 600.0,
+    close_timeout: CloseTimeout = 5.0,
+    ping_interval: PingInterval = 20.0,
+    max_threads: MaxThreads = 512,
+    max_message_bytes: MaxMessageBytes = None,
+    origin: Origin = None,
+    allow_arguments: AllowArguments = False,
+    debug: Debug = False,
+    log: LogOption = LogForm.text,
+    log_level: LogLevelOption = LogLevel.info,
     arg: Arguments = None,
 ) -> None:
     """Serve an environment over WebSocket and HTTP until Ctrl-C."""
-    for module in ("assembly:create_bare_app", "run:serve", "logs:configure"):
-        load(f"envweave.server.{module}", extra="server")
-    from envweave.server.assembly import create_bare_app
-    from envweave.server.logs import configure
-    from envweave.server.run import serve as listen
-
-    configure(log_level.value, as_json=log is LogForm.json)
-    app = create_bare_app(
+    create_app, listen = _server(log, log_level)
+    app = create_app(
         spec_with(id, keyword_arguments(arg)),
         token=token,
         max_sessions=max_sessions,
@@ -94,21 +107,36 @@ def serve(
         allow_arguments=allow_arguments,
         debug=debug,
     )
-    if host not in LOOPBACK and token is None:
-        print(f"warning: {host} is reachable for others, and there is no token", file=sys.stderr)
-        print("hint: --token, or ENVWEAVE_TOKEN", file=sys.stderr)
-
-    for variable in ("ENVWEAVE_TOKEN", "ENVWEAVE_SOCKET"):  # not the environment's business, nor that of its processes
-        os.environ.pop(variable, None)
-    for stop in (signal.SIGTERM, signal.SIGINT):  # the web server closes everything, then raises the signal again
-        signal.signal(stop, _leave)
+    _prepare_process(host, token)
 
     def ready(url: str) -> None:
-        print(f"serving {id} at {url} (pid {os.getpid()}); Ctrl-C stops", flush=True)
+        note = "" if token is None else " (with the token)"
+        pages = f"web page at {url}/web, API documentation at {url}/docs{note}"
+        print(f"serving {id} at {url} (pid {os.getpid()}); Ctrl-C stops\n{pages}", flush=True)
 
     listen(app, app.state.sessions.settings, host, port, ready, socket)
 
 
-def _leave(*_: Any) -> None:
-    """To be told to stop is no failure."""
+def _server(log: LogForm, level: LogLevel) -> tuple[Any, Any]:
+    """The functions that create the application and run it. Raises `UnavailableError` if the extra is missing."""
+    configure, create_app, listen = (
+        load(f"envweave.server.{name}", extra="server")
+        for name in ("logs:configure", "assembly:create_bare_app", "run:serve")
+    )
+    configure(level.value, as_json=log is LogForm.json)
+    return create_app, listen
+
+
+def _prepare_process(host: str, token: str | None) -> None:
+    """Warn about an open server, hide its secrets from the environment, and exit with 0 on SIGTERM and SIGINT."""
+    if host not in LOOPBACK and token is None:
+        print(f"warning: other machines can reach {host}, and no token is set", file=sys.stderr)
+        print("hint: --token, or ENVWEAVE_TOKEN", file=sys.stderr)
+    for variable in ("ENVWEAVE_TOKEN", "ENVWEAVE_SOCKET"):
+        os.environ.pop(variable, None)
+    for number in (signal.SIGTERM, signal.SIGINT):  # the web server closes all sessions, then raises the signal again
+        signal.signal(number, _exit)
+
+
+def _exit(*_: Any) -> None:
     raise SystemExit(0)

@@ -2,23 +2,42 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
-from envweave.build import blueprint
+from envweave.core.env_types import EnvTypes, types_made_by
+from envweave.core.environment import ActT, EnvironmentBase, HasAgents, HasStep, ObsT
 from envweave.core.handle import EnvHandle
 from envweave.core.ids import EnvID
+from envweave.core.local import open_local
 from envweave.core.lookup import load
 from envweave.core.spec import EnvSpec
-from envweave.core.start import start
 from envweave.errors import UnavailableError, UsageError
+from envweave.plan import EnvPlan, adapt
 from envweave.registry import resolvers
-from envweave.registry.hosting import backend_for, hosting_for
+from envweave.registry.backends import chosen_backend, server_for
 from envweave.registry.resolvers.local import LOCAL
 
 if TYPE_CHECKING:
+    from envweave.client.env_client import EnvClient
     from envweave.providers.base import Provider
+
+EnvSource: TypeAlias = str | EnvSpec | Callable[..., Any]
+"""What names an environment: an ID, a spec, a class, or a function that makes one."""
+
+TYPES = ("action_type", "observation_type", "state_type")
+CLIENT_OPTIONS = (
+    "token",
+    "headers",
+    "connect_timeout_s",
+    "message_timeout_s",
+    "max_message_bytes",
+    "ping_interval_s",
+    "ping_timeout_s",
+)
+"""Options of a client that `make` takes for a URL; elsewhere these names are arguments of the environment."""
 
 
 def register(
@@ -62,20 +81,23 @@ def register(
 
 
 def unregister(id: str) -> None:
-    """Forget a name that `register` took."""
+    """Remove a name that `register` has given."""
     LOCAL.remove(EnvID.parse(id))
 
 
-def spec(id: str | EnvSpec) -> EnvSpec:
+def spec(id: EnvSource) -> EnvSpec:
     """What is known of an environment, without making one. Parameters of the ID are in `kwargs`."""
     if isinstance(id, EnvSpec):
         return id if id.factory is not None or id.url or id.image else spec(id.id)
+    if callable(id):
+        text = inspect.cleandoc(id.__doc__ or "").partition("\n")[0]
+        return EnvSpec(id=str(getattr(id, "__name__", type(id).__name__)), factory=id, description=text)
     parsed = EnvID.parse(id)
     found = resolvers.resolve(parsed)
     return replace(found, kwargs={**found.kwargs, **parsed.parameters}) if parsed.parameters else found
 
 
-def spec_with(id: str | EnvSpec, kwargs: dict[str, Any]) -> EnvSpec:
+def spec_with(id: EnvSource, kwargs: dict[str, Any]) -> EnvSpec:
     """The spec with further arguments for its factory, which are checked."""
     found = spec(id)
     if found.url:
@@ -84,7 +106,7 @@ def spec_with(id: str | EnvSpec, kwargs: dict[str, Any]) -> EnvSpec:
         raise UsageError(
             f"{found.id} is an image that serves by itself", f"docker run -p 127.0.0.1:8000:8000 {found.image}"
         )
-    blueprint(found, kwargs)
+    EnvPlan(found, kwargs).check()
     return replace(found, kwargs={**found.kwargs, **kwargs})
 
 
@@ -105,8 +127,70 @@ def _spec_or_reason(name: str) -> EnvSpec:
         return EnvSpec(id=name, description=error.message, source="broken")
 
 
+@overload
 def make(
-    id: str | EnvSpec,
+    id: HasAgents | Callable[..., HasAgents],
+    *,
+    backend: str = ...,
+    autoreset: bool = ...,
+    deadline: float | None = ...,
+    max_episode_steps: int | None = ...,
+    instance_id: str | None = ...,
+    docker_image: str | None = ...,
+    provider_options: Mapping[str, Any] | None = ...,
+    **kwargs: Any,
+) -> EnvHandle[Any, Any, Any, Any]: ...
+
+
+@overload
+def make(
+    id: EnvironmentBase[ActT, ObsT] | Callable[..., EnvironmentBase[ActT, ObsT]],
+    *,
+    backend: str = ...,
+    autoreset: bool = ...,
+    deadline: float | None = ...,
+    max_episode_steps: int | None = ...,
+    instance_id: str | None = ...,
+    docker_image: str | None = ...,
+    provider_options: Mapping[str, Any] | None = ...,
+    **kwargs: Any,
+) -> EnvHandle[ActT, ObsT]: ...
+
+
+@overload
+def make(
+    id: EnvSource | HasStep,
+    *,
+    backend: str = ...,
+    autoreset: bool = ...,
+    deadline: float | None = ...,
+    max_episode_steps: int | None = ...,
+    instance_id: str | None = ...,
+    docker_image: str | None = ...,
+    provider_options: Mapping[str, Any] | None = ...,
+    **kwargs: Any,
+) -> EnvHandle[Any, Any, Any, Any]: ...
+
+
+def make(id: Any, **options: Any) -> EnvHandle[Any, Any, Any, Any]:
+    """Make an environment: of an ID, a class or a factory. Use it in a `with`, or close it.
+
+    `kwargs` go to the factory, wherever that is. With `autoreset` the step that ends an episode begins the next; the
+    last observation stays in the result and the new first one comes in an `autoreset_ready` request.
+
+    `backend` says where it runs: `inproc`, or on a server of its own, which ends with the handle: `subprocess`,
+    `docker` or `kubernetes`. `docker_image` is the image of the last two (`envweave-<id>:latest`, which
+    `envweave build` makes), and `provider_options` are those of the server's provider.
+
+    At a URL, `token`, `headers` and the timeouts of `EnvClient` are options of the connection; `action_type`,
+    `observation_type` and `state_type` name the types of an environment that is not known here. Called on a running
+    event loop, `make` does not block: the first call connects. `await ew.aio.make(…)` connects at once.
+    """
+    return prepare(id, **options).__enter__()  # connects, or closes what was started and raises
+
+
+def prepare(
+    id: Any,
     *,
     backend: str = "auto",
     autoreset: bool = False,
@@ -116,37 +200,72 @@ def make(
     docker_image: str | None = None,
     provider_options: Mapping[str, Any] | None = None,
     **kwargs: Any,
-) -> EnvHandle[Any]:
-    """Make an environment; `kwargs` go to its factory, wherever that is. Use it in a `with`, or close it.
-
-    With `autoreset` the step that ends an episode begins the next; the last observation stays in the result and the
-    new first one comes in an `autoreset_ready` request.
-
-    `backend` says where it runs: `inproc`, or on a server of its own, which ends with the handle: `subprocess`,
-    `docker_http` or `kubernetes`. `docker_image` is the image of the last two (`envweave-<id>:latest`, which
-    `envweave build` makes), and `provider_options` are those of the server's provider.
-    """
+) -> EnvHandle[Any, Any, Any, Any]:
+    """`make` without the connection: a client on a server is not connected yet."""
+    if is_instance(id):
+        options = {"docker_image": docker_image, "provider_options": provider_options, **kwargs}
+        refuse_for_instance(backend, options)
+        return adapt(id, id=instance_id, autoreset=autoreset, deadline=deadline, max_episode_steps=max_episode_steps)
     found = spec(id).limited(deadline, max_episode_steps)
-    hosting = hosting_for(found, backend_for(found, backend, ("inproc",)), docker_image, provider_options)
-    if found.url or hosting is not None:
-        return connect(
-            found.url if hosting is None else hosting.provider(),
-            token=None if hosting is None else hosting.token,
-            autoreset=autoreset,
-            deadline=found.deadline,
-            max_episode_steps=found.max_episode_steps,
-            env_id=instance_id,
-            arguments={**found.kwargs, **kwargs},
-        )
-    plan = blueprint(found, kwargs, autoreset=autoreset)
-    return start(plan, instance_id or f"{found.id}#0")
+    where = chosen_backend(found, backend, ("inproc",))
+    server = server_for(found, where, docker_image, provider_options)
+    if not found.url and server is None:
+        plan = EnvPlan(found, kwargs, autoreset).check()
+        return EnvHandle(open_local(plan, instance_id or f"{found.id}#0"), found)
+    options = connection_options(found, kwargs)
+    target: Any = found.url
+    if server is not None:
+        target, options["token"] = server.provider(), server.token
+    client: Callable[..., EnvClient[Any, Any, Any]] = load("envweave.client.env_client:EnvClient", extra="client")
+    return client(
+        target,
+        **options,
+        autoreset=autoreset,
+        deadline=found.deadline,
+        max_episode_steps=found.max_episode_steps,
+        env_id=instance_id,
+        arguments={**found.kwargs, **kwargs},
+        spec=found,
+    )
 
 
-def connect(url: str | Provider, **options: Any) -> EnvHandle[Any]:
+def is_instance(source: Any) -> bool:
+    """Whether this is an environment itself, rather than a class or a name."""
+    return callable(getattr(source, "step", None)) and not isinstance(source, type)
+
+
+def refuse_for_instance(backend: str, options: dict[str, Any], local: tuple[str, ...] = ("inproc",)) -> None:
+    """Raise `UsageError` for what needs another environment than the one that exists."""
+    if backend not in ("auto", *local):
+        raise UsageError(f"an instance does not run {backend!r}", "pass its class, or a function that makes it")
+    for name, value in options.items():
+        if value is not None:
+            raise UsageError(f"{name!r} for an environment that is built already", "pass its class")
+
+
+def connection_options(found: EnvSpec, kwargs: dict[str, Any]) -> dict[str, Any]:
+    """The options of a client, which are taken out of `kwargs`, and the types that are known here."""
+    known = known_types(found)
+    options = {name: kwargs.pop(name, None) or getattr(known, name.removesuffix("_type")) for name in TYPES}
+    if found.url:
+        options |= {name: kwargs.pop(name) for name in CLIENT_OPTIONS if name in kwargs}
+    return options
+
+
+def known_types(found: EnvSpec) -> EnvTypes:
+    """The types of an environment that is known in this process, as far as they can be told without building it."""
+    if found.factory is None:
+        return EnvTypes()
+    declared = types_made_by(found.loaded())
+    observation = load(found.observation_type) if isinstance(found.observation_type, str) else found.observation_type
+    return EnvTypes(None, observation or declared.observation, declared.state)
+
+
+def connect(url: str | Provider, **options: Any) -> EnvHandle[Any, Any, Any, Any]:
     """A handle on an environment that runs on a server, ours or OpenEnv's; `http://` and `ws://` are the same here.
 
     A provider in place of a URL starts the server, which ends with the handle.
 
-    `options` are those of `envweave.client.EnvClient`, a `token` above all.
+    `options` are those of `envweave.client.EnvClient`, for example `token`.
     """
     return load("envweave.client.env_client:connect", extra="client")(url, **options)  # type: ignore[no-any-return]

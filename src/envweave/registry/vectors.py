@@ -2,28 +2,91 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from operator import index
-from typing import Any
+from typing import Any, overload
 
-from envweave.build import blueprint
-from envweave.core.flows import Blueprint
+from envweave.core.environment import ActT, EnvironmentBase, HasAgents, HasStep, ObsT
 from envweave.core.lookup import load
 from envweave.core.spec import EnvSpec
 from envweave.errors import UsageError
-from envweave.registry.hosting import SERVERS, Hosting, backend_for, hosting_for
-from envweave.registry.make import spec
+from envweave.plan import EnvPlan, InstancePlan, prepared
+from envweave.registry.backends import SERVERS, ServerFactory, chosen_backend, server_for
+from envweave.registry.make import (
+    CLIENT_OPTIONS,
+    EnvSource,
+    connection_options,
+    is_instance,
+    refuse_for_instance,
+    spec,
+)
 from envweave.vector.base import VectorEnv
+from envweave.vector.executor import LocalExecutor
+from envweave.vector.slot import Slot
 
-HERE = {
-    "inproc": "envweave.vector.inproc:InprocVector",
-    "thread": "envweave.vector.thread:ThreadVector",
+EXECUTORS = {
+    "inproc": "envweave.vector.inproc:InprocExecutor",
+    "thread": "envweave.vector.thread:ThreadExecutor",
 }
 """Backends in this process."""
 
 
+@overload
 def make_vector(
-    id: str | EnvSpec | Sequence[str | EnvSpec],
+    id: Callable[..., HasAgents] | Sequence[Callable[..., HasAgents]],
+    num_envs: int | None = ...,
+    *,
+    backend: str = ...,
+    autoreset: bool = ...,
+    deadline: float | None = ...,
+    max_episode_steps: int | None = ...,
+    step_timeout: float | None = ...,
+    max_workers: int | None = ...,
+    docker_image: str | None = ...,
+    containers: int | None = ...,
+    provider_options: Mapping[str, Any] | None = ...,
+    **kwargs: Any,
+) -> VectorEnv[Any, Any, Any, Any]: ...
+
+
+@overload
+def make_vector(
+    id: Callable[..., EnvironmentBase[ActT, ObsT]] | Sequence[Callable[..., EnvironmentBase[ActT, ObsT]]],
+    num_envs: int | None = ...,
+    *,
+    backend: str = ...,
+    autoreset: bool = ...,
+    deadline: float | None = ...,
+    max_episode_steps: int | None = ...,
+    step_timeout: float | None = ...,
+    max_workers: int | None = ...,
+    docker_image: str | None = ...,
+    containers: int | None = ...,
+    provider_options: Mapping[str, Any] | None = ...,
+    **kwargs: Any,
+) -> VectorEnv[ActT, ObsT]: ...
+
+
+@overload
+def make_vector(
+    id: EnvSource | Sequence[EnvSource | HasStep],
+    num_envs: int | None = ...,
+    *,
+    backend: str = ...,
+    autoreset: bool = ...,
+    deadline: float | None = ...,
+    max_episode_steps: int | None = ...,
+    step_timeout: float | None = ...,
+    max_workers: int | None = ...,
+    docker_image: str | None = ...,
+    containers: int | None = ...,
+    provider_options: Mapping[str, Any] | None = ...,
+    **kwargs: Any,
+) -> VectorEnv[Any, Any, Any, Any]: ...
+
+
+def make_vector(
+    id: Any,
     num_envs: int | None = None,
     *,
     backend: str = "auto",
@@ -36,77 +99,164 @@ def make_vector(
     containers: int | None = None,
     provider_options: Mapping[str, Any] | None = None,
     **kwargs: Any,
-) -> VectorEnv:
-    """Make `num_envs` independent environments of one ID, or one for each ID of a list.
+) -> VectorEnv[Any, Any, Any, Any]:
+    """Make `num_envs` independent environments of one ID, class or factory, or one for each element of a list.
 
     `inproc` runs them in a loop: best for steps of less than a millisecond. `thread` runs them side by side: for steps
     that wait. `auto` is `inproc`, or `thread` where `step_timeout` or `max_workers` ask for it. At a URL the server
-    runs them, all on one connection.
+    runs them, all on one connection. A list may mix environments of this process with those of servers.
 
-    `subprocess`, `docker_http` and `kubernetes` start servers, which end with the vector: one, and others once it takes
-    no more sessions, or `containers` of them with the environments spread evenly. `docker_image` and `provider_options`
+    `subprocess`, `docker` and `kubernetes` start servers, which end with the vector: one, and others once it takes no
+    more sessions, or `containers` of them with the environments spread evenly. `docker_image` and `provider_options`
     are as in `make`.
     """
-    ids = [id] if isinstance(id, str | EnvSpec) else list(id)
-    count = _count(num_envs) if isinstance(id, str | EnvSpec) else len(ids)
-    if not ids or num_envs not in (None, count):
-        message = f"{len(ids)} IDs for {num_envs} environments"
+    is_list = isinstance(id, Sequence) and not isinstance(id, str | bytes)
+    sources = list(id) if is_list else [id] * _count(num_envs)
+    if not sources or num_envs not in (None, len(sources)):
+        message = f"{len(sources)} IDs for {num_envs} environments"
         raise UsageError(message, "give as many IDs as environments, at least one")
-    found = [spec(one).limited(deadline, max_episode_steps) for one in ids]
-    where = backend_for(found[0], backend, tuple(HERE))
-    hosting = hosting_for(found[0], where, docker_image, provider_options)
     threads = {"step_timeout": step_timeout, "max_workers": max_workers}
-    threads = {name: value for name, value in threads.items() if value is not None}
-    if isinstance(id, str | EnvSpec) and (found[0].url or hosting is not None):
-        if threads:
-            hint = "`envweave serve` has options for the same"
-            raise UsageError(f"{next(iter(threads))} for environments that run on a server", hint)
-        limits = {"deadline": found[0].deadline, "max_episode_steps": found[0].max_episode_steps}
-        arguments = {**found[0].kwargs, **kwargs}
-        connect_vector = load("envweave.client.env_client:connect_vector", extra="client")
-        return connect_vector(  # type: ignore[no-any-return]
-            **_servers(found[0], hosting, containers, count),
-            num_envs=count,
-            token=None if hosting is None else hosting.token,
-            autoreset=autoreset,
-            arguments=arguments,
-            **limits,
+    builder = _Builder(
+        backend=backend,
+        autoreset=autoreset,
+        threads={name: value for name, value in threads.items() if value is not None},
+        docker_image=docker_image,
+        containers=containers,
+        provider_options=provider_options,
+        limits=(deadline, max_episode_steps),
+        arguments=kwargs,
+    )
+    return VectorEnv(builder.slots(sources))
+
+
+class _Builder:
+    """Makes the slots of one vector: those of this process together, those of each server together."""
+
+    def __init__(
+        self,
+        *,
+        backend: str,
+        autoreset: bool,
+        threads: dict[str, Any],
+        docker_image: str | None,
+        containers: int | None,
+        provider_options: Mapping[str, Any] | None,
+        limits: tuple[float | None, int | None],
+        arguments: dict[str, Any],
+    ) -> None:
+        self._backend = backend
+        self._autoreset = autoreset
+        self._threads = threads
+        self._docker_image = docker_image
+        self._containers = containers
+        self._provider_options = provider_options
+        self._limits = limits
+        self._arguments = arguments
+
+    def slots(self, sources: list[Any]) -> list[Slot]:
+        """An open slot for each source. Raises and leaves nothing open."""
+        groups = _grouped(sources)
+        specs = [None if is_instance(source) else spec(source).limited(*self._limits) for source, _ in groups]
+        is_mixed = len({found is not None and bool(found.url) for found in specs}) == 2
+        arguments = {k: v for k, v in self._arguments.items() if not (is_mixed and k in CLIENT_OPTIONS)}
+        remote: list[tuple[EnvSpec, ServerFactory | None, list[int]]] = []
+        plans: dict[int, tuple[EnvPlan, str]] = {}
+        where = self._backend if self._backend in EXECUTORS else ""
+        for (source, numbers), found in zip(groups, specs, strict=True):
+            if found is None:
+                plans |= self._instance(source, numbers, arguments)
+                continue
+            backend = "auto" if is_mixed and found.url and where else self._backend
+            chosen = chosen_backend(found, backend, tuple(EXECUTORS))
+            server = server_for(found, chosen, self._docker_image, self._provider_options)
+            if found.url or server is not None:
+                remote.append((found, server, numbers))
+            else:
+                where = where or chosen
+                plan = EnvPlan(found, arguments, self._autoreset).check()
+                plans |= {number: (plan, f"{found.id}#{number}") for number in numbers}
+        if not remote and self._containers is not None:
+            raise UsageError("containers for environments that run here", "add backend='docker'")
+        return self._opened(len(sources), where, plans, remote)
+
+    def _instance(self, source: Any, numbers: list[int], arguments: dict[str, Any]) -> dict[int, tuple[EnvPlan, str]]:
+        if len(numbers) > 1:
+            raise UsageError("one instance for several environments", "pass its class, or a function that makes it")
+        refuse_for_instance(self._backend, arguments, tuple(EXECUTORS))
+        name = type(source).__name__
+        deadline, max_episode_steps = self._limits
+        found = EnvSpec(id=name, deadline=deadline, max_episode_steps=max_episode_steps)
+        plan = InstancePlan(found, autoreset=self._autoreset, instances=[prepared(source, "this is")])
+        return {numbers[0]: (plan, f"{name}#{numbers[0]}")}
+
+    def _opened(
+        self,
+        count: int,
+        where: str,
+        plans: dict[int, tuple[EnvPlan, str]],
+        remote: list[tuple[EnvSpec, ServerFactory | None, list[int]]],
+    ) -> list[Slot]:
+        opened: dict[int, Slot] = {}
+        try:
+            if plans:
+                opened |= self._local(where, plans)
+            elif self._threads:
+                hint = "`envweave serve` has options for the same"
+                raise UsageError(f"{next(iter(self._threads))} for environments that run on a server", hint)
+            for found, server, numbers in remote:
+                opened |= self._remote(found, server, numbers)
+        except BaseException:
+            if opened:
+                VectorEnv(list(opened.values())).close()
+            raise
+        return [opened[number] for number in range(count)]
+
+    def _local(self, where: str, plans: dict[int, tuple[EnvPlan, str]]) -> dict[int, Slot]:
+        where = where or ("thread" if self._threads else "inproc")
+        if where == "inproc" and self._threads:
+            raise UsageError("inproc runs in your own thread: no step_timeout, no max_workers", "use backend='thread'")
+        executor: LocalExecutor = load(EXECUTORS[where])(**self._threads)
+        slots = {number: Slot(id, plan, executor, autoreset=self._autoreset) for number, (plan, id) in plans.items()}
+        executor.open(list(slots.values()))
+        return slots
+
+    def _remote(self, found: EnvSpec, server: ServerFactory | None, numbers: list[int]) -> dict[int, Slot]:
+        arguments = dict(self._arguments)
+        options = connection_options(found, arguments)
+        options.pop("action_type")  # the server checks the actions
+        open_slots = load("envweave.client.env_client:open_slots", extra="client")
+        slots = open_slots(
+            **self._servers(found, server, len(numbers)),
+            numbers=numbers,
+            **({} if server is None else {"token": server.token}),
+            **options,
+            autoreset=self._autoreset,
+            deadline=found.deadline,
+            max_episode_steps=found.max_episode_steps,
+            arguments={**found.kwargs, **arguments},
         )
-    plans = [_plan(one, kwargs, autoreset) for one in found]
-    named = [(plans[number % len(plans)], f"{found[number % len(plans)].id}#{number}") for number in range(count)]
-    return _here(named, where, threads, containers)
+        return dict(zip(numbers, slots, strict=True))
+
+    def _servers(self, found: EnvSpec, server: ServerFactory | None, count: int) -> dict[str, Any]:
+        """What the slots connect to, and how to get more of it."""
+        containers = self._containers
+        if server is None:
+            if containers is not None:
+                raise UsageError(f"containers for {found.url}, which runs already", "leave it out")
+            return {"url": found.url}
+        if containers is None:
+            return {"url": server.provider(), "another": server.provider}
+        if isinstance(containers, bool) or not isinstance(containers, int) or not 1 <= containers <= count:
+            raise UsageError(f"containers is {containers!r}", f"use a number from 1 to {count}, the environments")
+        return {"url": [server.provider() for _ in range(containers)]}
 
 
-def _plan(found: EnvSpec, kwargs: dict[str, Any], autoreset: bool) -> Blueprint:
-    if found.url or found.image:
-        raise UsageError(f"{found.id} in a list of IDs", "a vector on servers has one ID and num_envs")
-    return blueprint(found, kwargs, autoreset=autoreset)
-
-
-def _here(
-    named: Sequence[tuple[Blueprint, str]], where: str, threads: dict[str, Any], containers: int | None
-) -> VectorEnv:
-    where = where or ("thread" if threads else "inproc")
-    if where in SERVERS:
-        raise UsageError(f"a list of IDs, but {where!r} serves one", "give one ID and num_envs")
-    if containers is not None:
-        raise UsageError("containers for environments that run here", "add backend='docker_http'")
-    if where == "inproc" and threads:
-        raise UsageError("inproc runs in your own thread: no step_timeout, no max_workers", "use backend='thread'")
-    return load(HERE[where])(named, **threads)  # type: ignore[no-any-return]
-
-
-def _servers(found: EnvSpec, hosting: Hosting | None, containers: int | None, num_envs: int) -> dict[str, Any]:
-    """What a vector connects to, and how it gets more of it."""
-    if hosting is None:
-        if containers is not None:
-            raise UsageError(f"containers for {found.url}, which runs already", "leave it out")
-        return {"url": found.url}
-    if containers is None:
-        return {"url": hosting.provider(), "another": hosting.provider}
-    if isinstance(containers, bool) or not isinstance(containers, int) or not 1 <= containers <= num_envs:
-        raise UsageError(f"containers is {containers!r}", f"use a number from 1 to {num_envs}, the environments")
-    return {"url": [hosting.provider() for _ in range(containers)]}
+def _grouped(sources: list[Any]) -> list[tuple[Any, list[int]]]:
+    """Each source with the rows that it is for: those share a plan, or their servers."""
+    groups: dict[Any, tuple[Any, list[int]]] = {}
+    for number, source in enumerate(sources):
+        groups.setdefault(source if isinstance(source, str) else id(source), (source, []))[1].append(number)
+    return list(groups.values())
 
 
 def _count(num_envs: int | None) -> int:
@@ -114,3 +264,6 @@ def _count(num_envs: int | None) -> int:
     if not whole or index(num_envs) < 1:  # type: ignore[arg-type]
         raise UsageError(f"num_envs is {num_envs!r}", "use a positive number")
     return index(num_envs)  # type: ignore[arg-type]
+
+
+__all__ = ["EXECUTORS", "SERVERS", "make_vector"]

@@ -1,4 +1,4 @@
-"""The way from an ID to a spec: one resolver for each scheme, and the order for bare names."""
+"""From an ID to a spec: one resolver for each scheme, and the order in which bare names are looked up."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ RESOLVERS = {
     "local": f"{_HERE}.local:LOCAL",
     "ep": f"{_HERE}.entry_points:EntryPointResolver",
     "pkg": f"{_HERE}.package:PackageResolver",
+    "file": f"{_HERE}.file:FileResolver",
     "docker": f"{_HERE}.image:DockerResolver",
     "hf": f"{_HERE}.image:HubResolver",
     "k8s": f"{_HERE}.image:KubernetesResolver",
@@ -28,19 +29,19 @@ RESOLVERS = {
 }
 """By scheme. Other packages add theirs under the entry point group `envweave.resolvers`."""
 
-EXPECTED = {
-    "prime": "prime",
-    "gym": "gym",
-    "pettingzoo": "gym",
+LATER = {
+    "prime": "needs a later release",
+    "gym": "make it yourself and adapt it: ew.adapt(gymnasium.make('CartPole-v1'))",
+    "pettingzoo": "make it yourself and adapt it: ew.adapt(tictactoe_v3.env())",
 }
-"""Schemes of the design that this version has no resolver for, with the extra each will come in."""
+"""Schemes that this version has no resolver for, with what to do instead."""
 
 BARE = ("local", "ep")
-"""Where a bare name is looked for, in this order."""
+"""Where a bare name is looked up, in this order."""
 
 
 def resolve(id: EnvID) -> EnvSpec:
-    """The spec of an ID. An unknown name suggests the nearest; a version is honoured or refused."""
+    """The spec of an ID. Raises `EnvNotFoundError` with a suggestion for an unknown name."""
     if id.scheme:
         try:
             return resolver(id.scheme).resolve(id)
@@ -59,7 +60,7 @@ def resolve(id: EnvID) -> EnvSpec:
 
 @cache
 def resolver(scheme: str) -> Resolver:
-    """Raises `UnavailableError` for a scheme nobody here knows."""
+    """Raises `UnavailableError` for an unknown scheme."""
     found = load(RESOLVERS[scheme]) if scheme in RESOLVERS else _from_plugin(scheme)
     return found() if isinstance(found, type) else found
 
@@ -70,16 +71,21 @@ def _from_plugin(scheme: str) -> Resolver | type[Resolver]:
     points = offered("envweave.resolvers")
     if scheme in points:
         return loaded(points[scheme])  # type: ignore[no-any-return]
-    if scheme in EXPECTED:
-        hint = f"needs a later release: pip install --upgrade 'envweave[{EXPECTED[scheme]}]'"
-        raise UnavailableError(f"{scheme}:// environments are not in this version of envweave", hint)
-    known = [*RESOLVERS, *points, *EXPECTED]
+    if scheme in LATER:
+        raise UnavailableError(f"{scheme}:// environments are not in this version of envweave", LATER[scheme])
+    known = [*RESOLVERS, *points, *LATER]
     near = nearest(scheme, known)
     hint = f"did you mean '{near}://'?" if near else f"schemes: {', '.join(known)}"
     raise UnavailableError(f"no resolver for {scheme}://", hint)
 
 
 def _suggestion(name: str, schemes: tuple[str, ...]) -> str:
+    from envweave.registry.resolvers.suggestions import instead_of, module_form  # only for names that are not found
+
+    if schemes == BARE and (hint := instead_of(name)):
+        return hint
     known = sorted({known for scheme in schemes for known in resolver(scheme).names()})
     near = nearest(name, known)
-    return f"did you mean {near!r}?" if near else "run `envweave list` to see what is there"
+    if near:
+        return f"did you mean {near!r}?"
+    return (schemes == BARE and module_form(name)) or "run `envweave list` to see all names"

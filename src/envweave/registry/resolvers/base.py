@@ -1,4 +1,4 @@
-"""What a resolver is: the way from an ID of one scheme to a spec."""
+"""The contract of a resolver, which turns IDs of one scheme into specs."""
 
 from __future__ import annotations
 
@@ -10,18 +10,20 @@ from envweave.core.spec import EnvSpec
 
 
 class Resolver(ABC):
-    """Knows one scheme. A third party adds its own under the entry point group `envweave.resolvers`,
+    """Resolves the IDs of one scheme.
 
-    by the name of the scheme; it is made without arguments when the scheme is first used.
+    Other packages add theirs under the entry point group `envweave.resolvers`, by the name of the scheme. A resolver is
+    created without arguments when its scheme is first used.
     """
 
     @abstractmethod
     def resolve(self, id: EnvID) -> EnvSpec:
-        """The spec of an ID of this scheme. A version in the ID is honoured or refused, never ignored.
+        """The spec of an ID of this scheme.
 
-        Raises `EnvNotFoundError` for a name it does not know, `VersionError` for a version it does not have.
+        Raises `EnvNotFoundError` for an unknown name, and `VersionError` for a version in the ID that is not available;
+        a version is never ignored.
         """
 
     def names(self) -> Iterable[str]:
-        """The names this resolver could list, for suggestions and `envweave list`."""
+        """The names to show in suggestions and in `envweave list`."""
         return ()

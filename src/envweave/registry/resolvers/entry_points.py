@@ -1,6 +1,6 @@
-"""`ep://name`: environments that installed packages offer under the entry point group `envweave.envs`.
+"""`ep://name`: environments that installed packages list under the entry point group `envweave.envs`.
 
-The environments that come with envweave are found the same way; its own `pyproject.toml` lists them.
+The built-in environments are found the same way: envweave's own `pyproject.toml` lists them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ GROUP = "envweave.envs"
 
 @cache
 def offered(group: str) -> dict[str, EntryPoint]:
-    """The entry points of a group by name. Read once: a package installed later needs a new process."""
+    """The entry points of a group by name. Read once: a package that is installed later needs a new process."""
     return {point.name: point for point in entry_points(group=group)}
 
 
@@ -43,19 +43,25 @@ class EntryPointResolver(Resolver):
 
 
 def loaded(point: EntryPoint) -> Any:
+    """The object behind an entry point. Raises `UnavailableError` for whatever its package raises when imported."""
+    package = point.dist.name if point.dist else "its package"
     try:
         return point.load()
-    except Exception as error:  # a plugin may fail in any way when it is imported; that is its own failure
-        package = point.dist.name if point.dist else "its package"
+    except UnavailableError:  # says already what is missing
+        raise
+    except ModuleNotFoundError as error:
+        message = f"{point.name!r} of {package} cannot be loaded: {error.name!r} is not installed"
+        raise UnavailableError(message, f"install {package} with the extra that it needs") from None
+    except Exception as error:  # a plugin may raise anything
         message = f"{point.name!r} of {package} cannot be loaded: {describe(error)}"
         raise UnavailableError(message, f"look at {point.value!r} in {package}") from error
 
 
 def check_version(id: EnvID, installed: str, package: str) -> None:
-    """Raise `VersionError` unless the version asked for is installed, or one of its line (`1.2` takes 1.2.5)."""
+    """Raise `VersionError` unless the version in the ID is installed, or a later one of it (`1.2` accepts 1.2.5)."""
     if id.version and installed != id.version and not installed.startswith(f"{id.version}."):
-        there = f"version {installed} of {package} is installed" if installed else "its version is not known"
-        raise VersionError(f"{id.name!r} was asked for, but {there}", f"install {id.version}, or leave out the version")
+        there = f"version {installed} of {package} is installed" if installed else "its version is unknown"
+        raise VersionError(f"{id.name!r} is not available: {there}", f"install {id.version}, or leave out the version")
 
 
 def spec_of(found: Any, *, id: str, version: str, source: str, target: str) -> EnvSpec:

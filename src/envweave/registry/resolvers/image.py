@@ -11,14 +11,14 @@ from envweave.registry.resolvers.base import Resolver
 
 
 class DockerResolver(Resolver):
-    """Nobody is asked yet: the image is looked for when the environment is made. A version is a digest."""
+    """The image is not looked up before the environment is made. A version is a digest."""
 
-    backend: ClassVar[str] = "docker_http"
+    backend: ClassVar[str] = "docker"
 
     def resolve(self, id: EnvID) -> EnvSpec:
         if id.version and not id.version.startswith("sha256:"):
             raise VersionError(
-                f"{id.version!r} is no digest", f"a tag is written {id.scheme}://{id.locator}:{id.version}"
+                f"{id.version!r} is not a digest", f"a tag is written {id.scheme}://{id.locator}:{id.version}"
             )
         return self._spec(id, id.name)
 
@@ -33,13 +33,13 @@ class DockerResolver(Resolver):
 
 
 class KubernetesResolver(DockerResolver):
-    """The same image, in a pod of a cluster."""
+    """The same image, in a pod of a Kubernetes cluster."""
 
     backend: ClassVar[str] = "kubernetes"
 
 
 class HubResolver(DockerResolver):
-    """The image of a Space on the Hugging Face Hub, in a container of this machine."""
+    """The image of a Space on the Hugging Face Hub, in a container on this machine."""
 
     def resolve(self, id: EnvID) -> EnvSpec:
         from envweave.providers.hub import Space

@@ -1,10 +1,11 @@
-"""`local://name`: what `register` put there."""
+"""`local://name`: environments that `register` has named in this process."""
 
 from __future__ import annotations
 
 import re
 import threading
 from collections.abc import Iterable
+from typing import Any
 
 from envweave.core.ids import EnvID, split_number
 from envweave.core.spec import EnvSpec
@@ -43,8 +44,8 @@ class LocalResolver(Resolver):
         if not id.version:
             return versions.get("") or versions[max(versions, key=version_key)]
         if id.version not in versions:
-            there = ", ".join(version or "one without version" for version in versions)
-            raise VersionError(f"{id.locator!r} has no version {id.version!r}", f"there is: {there}")
+            there = ", ".join(version or "one without a version" for version in versions)
+            raise VersionError(f"{id.locator!r} has no version {id.version!r}", f"versions: {there}")
         return versions[id.version]
 
     def _newest(self, name: str) -> str | None:
@@ -56,16 +57,21 @@ class LocalResolver(Resolver):
         base, number = split_number(name)
         there = [key for key in self._specs if split_number(key)[0] == base]
         if number is not None and there:
-            raise VersionError(f"{base!r} has no version v{number}", f"there is: {', '.join(sorted(there))}")
+            raise VersionError(f"{base!r} has no version v{number}", f"versions: {', '.join(sorted(there))}")
 
     def names(self) -> Iterable[str]:
         return [EnvID("", name, version).name for name, versions in self._specs.items() for version in versions]
 
 
-def version_key(version: str) -> tuple[tuple[int, str], ...]:
-    """Orders `1.10` after `1.9`."""
-    parts = re.split(r"[.\-+]", version)
-    return tuple((int(part), "") if re.fullmatch("[0-9]{1,9}", part) else (-1, part) for part in parts)
+def version_key(version: str) -> tuple[bool, Any]:
+    """The order of PEP 440: `1.10` after `1.9`, `1.0-rc1` before `1.0`. Other texts come first, by their numbers."""
+    from packaging.version import Version  # only for names that have versions
+
+    try:
+        return True, Version(version)
+    except ValueError:  # also for numbers that are too long for an int
+        parts = re.split(r"[.\-+]", version)
+        return False, [(int(part), "") if re.fullmatch("[0-9]{1,9}", part) else (-1, part) for part in parts]
 
 
 LOCAL = LocalResolver()

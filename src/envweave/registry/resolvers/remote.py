@@ -1,4 +1,4 @@
-"""`http://…`, `https://…`, `ws://…`, `wss://…`: a server that runs already."""
+"""`http://…`, `https://…`, `ws://…`, `wss://…`: a running server."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from envweave.registry.resolvers.base import Resolver
 
 
 class RemoteResolver(Resolver):
-    """Nobody is asked yet: the server is reached when the environment is made."""
+    """The server is not contacted before the environment is made."""
 
     def resolve(self, id: EnvID) -> EnvSpec:
         url = f"{id.scheme}://{id.locator}"

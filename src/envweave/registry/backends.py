@@ -16,18 +16,21 @@ if TYPE_CHECKING:
     from envweave.providers.base import Provider
 
 SERVERS = {
-    "docker_http": ("envweave.providers.docker:LocalDockerProvider", "docker"),
+    "docker": ("envweave.providers.docker:LocalDockerProvider", "docker"),
     "kubernetes": ("envweave.providers.kubernetes:KubernetesProvider", "kubernetes"),
-    "subprocess": ("envweave.providers.subprocess:SubprocessProvider", ""),
+    "subprocess": ("envweave.providers.subprocess:SubprocessProvider", "client"),
 }
-"""Backends with a server of their own, by name: the provider, and the extra that it comes in."""
+"""Backends with a server of their own, by name: the provider, and the extra that it needs."""
 
-EXPECTED = {"process": "all", "async": "all", "ray": "ray"}
-"""Backends of the design that this version does not have, with the extra each will come in."""
+ALIASES = {"docker_http": "docker"}
+"""Other names of backends."""
+
+EXPECTED = ("process", "async", "ray")
+"""Backends that a later version will have."""
 
 
-class Hosting:
-    """Servers of one environment that have a single client, who knows their token."""
+class ServerFactory:
+    """Makes the servers of one environment. They have a single client, which knows their token."""
 
     def __init__(self, spec: EnvSpec, backend: str, image: str | None, options: Mapping[str, Any] | None) -> None:
         from envweave.providers.base import TOKEN, alone
@@ -43,16 +46,18 @@ class Hosting:
         _check_options(backend, self._provider, self._options)
 
     def provider(self) -> Provider:
-        """One more server, yet to be started."""
+        """One more server, not started yet."""
         return self._provider(self._what, **self._options)  # type: ignore[no-any-return]
 
 
-def backend_for(spec: EnvSpec, backend: str, here: tuple[str, ...]) -> str:
-    """The backend asked for, or the spec's own; empty is for the caller to choose among `here`, in this process."""
-    known = ("auto", *here, *SERVERS)
+def chosen_backend(spec: EnvSpec, backend: str, local: tuple[str, ...]) -> str:
+    """The backend asked for, or the spec's own; empty leaves the choice among `local` to the caller."""
+    backend = ALIASES.get(backend, backend)
+    known = ("auto", *local, *SERVERS)
     if backend in EXPECTED:
-        hint = f"needs a later release: pip install --upgrade 'envweave[{EXPECTED[backend]}]'"
-        raise UnavailableError(f"the backend {backend!r} is not in this version of envweave", hint)
+        raise UnavailableError(
+            f"the backend {backend!r} is not in this version of envweave", "it needs a later release"
+        )
     if backend not in known:
         near = nearest(str(backend), known)
         hint = f"did you mean {near!r}?" if near else f"backends: {', '.join(known)}"
@@ -61,20 +66,20 @@ def backend_for(spec: EnvSpec, backend: str, here: tuple[str, ...]) -> str:
         return spec.backend
     if spec.url:
         hint = "leave out backend; `envweave serve` has options for the same"
-        raise UsageError(f"where {spec.url} runs its environments is the server's choice", hint)
-    if spec.image and backend in (*here, "subprocess"):
+        raise UsageError(f"{spec.url} is a server, which decides where its environments run", hint)
+    if spec.image and backend in (*local, "subprocess"):
         raise UsageError(f"{spec.id} is an image, which does not run {backend!r}", "leave out backend")
     return backend
 
 
-def hosting_for(
+def server_for(
     spec: EnvSpec, backend: str, image: str | None = None, options: Mapping[str, Any] | None = None
-) -> Hosting | None:
-    """None for a backend in this process, and for what is served already; then nothing may be chosen for a server."""
+) -> ServerFactory | None:
+    """None for a backend in this process and for a URL; then an image or provider options are a `UsageError`."""
     if backend in SERVERS:
-        return Hosting(spec, backend, image, options)
+        return ServerFactory(spec, backend, image, options)
     if image is not None or options is not None:
-        raise UsageError("an image, or options of a provider, but no server to start", "add backend='docker_http'")
+        raise UsageError("an image, or options of a provider, but no server to start", "add backend='docker'")
     return None
 
 
@@ -96,11 +101,11 @@ def _image_of(spec: EnvSpec) -> str:
 def _servable(spec: EnvSpec, image: str | None) -> str:
     """The name by which another process of this machine finds the environment."""
     if image is not None:
-        raise UsageError("an image does not run in a process", "backend='docker_http' runs images")
+        raise UsageError("an image does not run in a process", "backend='docker' runs images")
     if spec.source not in ("local", "pkg"):
         return spec.id
     place = spec.factory if isinstance(spec.factory, str) else address(spec.factory)
     if place is None or place.startswith("__main__:"):
         hint = "put it into a module and name it pkg://module:Class"
         raise UsageError(f"{spec.id!r} is known to this process only, another cannot import it", hint)
-    return f"pkg://{place}"
+    return place if place.partition(":")[0].endswith(".py") else f"pkg://{place}"

@@ -1,4 +1,4 @@
-"""What `ps` and `gc` look through: processes always, Docker where it is, a cluster where it is asked for."""
+"""What `ps` and `gc` work on: processes and containers, and the pods of a cluster if requested."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from envweave.core.lookup import load
 from envweave.errors import ProviderError, UnavailableError
 from envweave.providers.started import Started
 
-Kubernetes = Annotated[bool, typer.Option("--kubernetes", "-k", help="Look into the cluster of your kubeconfig too.")]
+Kubernetes = Annotated[bool, typer.Option("--kubernetes", "-k", help="Include the cluster of your kubeconfig.")]
 Namespace = Annotated[
-    str | None, typer.Option("--namespace", "-n", help="Of the cluster; `all` is all of them.", show_default="its own")
+    str | None,
+    typer.Option("--namespace", "-n", help="The namespace; `all` means all of them.", show_default="the kubeconfig's"),
 ]
 
 
 def started(kubernetes: bool, namespace: str | None) -> list[Started]:
-    """All that can be seen. Docker that is not here is passed over; a cluster that was asked for must answer."""
+    """All servers and sandboxes that can be found. A missing Docker is skipped; a requested cluster must answer."""
     found: list[Started] = load("envweave.providers.process:found")()
     try:
         found += load("envweave.providers.docker:found", extra="docker")()

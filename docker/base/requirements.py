@@ -1,4 +1,4 @@
-"""What a pyproject.toml asks for, with some of its extras, a line each: `requirements.py EXTRA … < pyproject.toml`."""
+"""Print the dependencies in a pyproject.toml, including some extras: `requirements.py EXTRA … < pyproject.toml`."""
 
 import re
 import sys
@@ -6,14 +6,14 @@ import tomllib
 
 
 def requirements(project: dict, extras: list[str]) -> list[str]:
-    """An extra may name others of its own project: `server = ["envweave[client]", …]`."""
-    own = re.compile(rf"{re.escape(project.get('name', ''))}\[([^]]+)\]$")
-    found = list(project.get("dependencies", ()))
+    """An extra may include another extra of the same project: `server = ["envweave[client]", …]`."""
+    same_project = re.compile(rf"{re.escape(project.get('name', ''))}\[([^]]+)\]$")
+    lines = list(project.get("dependencies", ()))
     for extra in extras:
         for line in project.get("optional-dependencies", {}).get(extra, ()):
-            named = own.match(line)
-            found += requirements({**project, "dependencies": ()}, named[1].split(",")) if named else [line]
-    return found
+            match = same_project.match(line)
+            lines += requirements({**project, "dependencies": ()}, match[1].split(",")) if match else [line]
+    return lines
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""Images of environments: what goes into them, and how they are built and tried.
+"""Docker images that serve an environment.
 
-The way of a build: `target.py` says what is asked for · `context.py` writes what is sent to the daemon, with a
-`wheel.py` of what is installed here and the settings of `pip.py` · `build.py` has the daemon build it · `trial.py`
-plays it once. `image.py` does all of this in order.
+`build.py` runs these steps in order: `target.py` resolves an ID or a folder; `context.py` writes the Docker build
+context, with `wheel.py` for installed packages and `pip.py` for the settings of pip; `engine.py` has the Docker daemon
+build it; `smoke_test.py` starts the image and resets the environment once.
 """

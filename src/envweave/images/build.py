@@ -1,132 +1,93 @@
-"""Have the Docker daemon build an image."""
+"""Build and test an image that serves an environment."""
 
 from __future__ import annotations
 
-import re
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, TypeVar
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
-from envweave.errors import ProviderError
-from envweave.providers.base import LAST_LINES
-from envweave.providers.daemon import FAILURES, ImageNotFound, connected, reason
+from envweave.errors import UsageError
+from envweave.images import pip
+from envweave.images.context import temporary_context, write_base_context, write_env_context
+from envweave.images.engine import BuildStep, ProgressCallback, build_image, image_id, image_labels, image_size_bytes
+from envweave.images.smoke_test import require_client, smoke_test
+from envweave.images.target import BuildTarget
+from envweave.providers.base import READY_TIMEOUT
 
-T = TypeVar("T")
-_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
-_DAEMON = ("--->", "Removing intermediate container")
-"""How lines begin that are the daemon's own; the others are from what a step runs."""
+BASE_TAG = "envweave-base:latest"
+PYTHON_IMAGE = "python:3.11-slim"
+_RESERVED = ("BASE", "DIGEST", "ENV_ID", "PACKAGES", "PYTHON", "SOURCE", "VERSION")
+"""Build arguments that are derived from the target and the other options."""
 
 
-@dataclass(frozen=True)
-class Step:
-    """How far a build is: an instruction of its Dockerfile, and the last line that it has written.
+@dataclass(frozen=True, kw_only=True)
+class BuildOptions:
+    """Options of `envweave build`."""
 
-    What is done before and after has no number.
+    tag: str = ""
+    """Name of the image; empty for the default name of the target."""
+    base: str = ""
+    """Base image, used as it is. If empty, `envweave-base:latest` is used, and built first unless it is up to date."""
+    python_image: str = PYTHON_IMAGE
+    """Image that `envweave-base` is built on."""
+    network: str | None = None
+    """Docker network of the build, e.g. `host`."""
+    arguments: Mapping[str, str] = field(default_factory=dict)
+    """Additional build arguments for the Dockerfile."""
+    test: bool = True
+    """Start the image after the build and reset the environment once."""
+    timeout: float = READY_TIMEOUT
+    """Seconds until the started image must be healthy."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BuiltImage:
+    """Result of a build."""
+
+    tag: str
+    id: str
+    env_id: str
+    size_bytes: int
+    healthy_seconds: float | None
+    """Seconds from the start until the server was healthy; None if the image was not tested."""
+
+    def to_data(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def build_env_image(target: BuildTarget, options: BuildOptions, progress: ProgressCallback) -> BuiltImage:
+    """Build the image of an environment, and its base image if needed; then test it.
+
+    Raises `ProviderError` if the build or the test fails. An image that fails the test is kept for inspection.
     """
+    if reserved := sorted(set(_RESERVED) & set(options.arguments)):
+        raise UsageError(
+            f"the build argument {reserved[0]} is reserved", "use the ID or path, --base or --python-image"
+        )
+    if options.test:
+        require_client()
+    settings = pip.read_settings()
+    base = image_id(options.base) or options.base if options.base else ensure_base_image(options, settings, progress)
+    tag = options.tag or target.tag
+    with temporary_context() as folder:
+        arguments = {**write_env_context(folder, target, pip.ca_bundle(settings)), "BASE": base}
+        arguments |= {**pip.build_arguments(settings), **options.arguments}
+        id = build_image(folder, "docker/env/Dockerfile", tag, arguments, network=options.network, progress=progress)
+    seconds = None
+    if options.test:
+        progress(BuildStep(tag, 0, 0, "start the image and reset the environment"))
+        seconds = smoke_test(tag, timeout=options.timeout)
+    return BuiltImage(tag=tag, id=id, env_id=target.env_id, size_bytes=image_size_bytes(id), healthy_seconds=seconds)
 
-    image: str
-    number: int
-    count: int
-    instruction: str
-    line: str = ""
 
-
-Report = Callable[[Step], None]
-"""Told of each step and of each line."""
-
-
-def build(
-    folder: Path, dockerfile: str, tag: str, arguments: Mapping[str, str], *, network: str | None, report: Report
+def ensure_base_image(
+    options: BuildOptions, settings: dict[str, str], progress: ProgressCallback, tag: str = BASE_TAG
 ) -> str:
-    """Build, tag, and return the image's ID. Raises `ProviderError` with the failing step and its last lines."""
-    with connected() as client:
-        try:
-            lines = client.api.build(
-                path=str(folder),
-                dockerfile=dockerfile,
-                tag=tag,
-                buildargs=dict(arguments),
-                network_mode=network,
-                rm=True,
-                forcerm=True,
-                decode=True,
-                timeout=None,
-            )
-            return _follow(lines, tag, report)
-        except FAILURES as error:
-            raise ProviderError(f"the image {tag} cannot be built: {reason(error)}") from error
-
-
-def _follow(lines: Iterator[dict[str, Any]], tag: str, report: Report) -> str:
-    step = Step(tag, 0, 0, "send what is needed")
-    tail: deque[str] = deque(maxlen=LAST_LINES)
-    built = ""
-    for line in lines:
-        if "error" in line:
-            raise _failure(step, tail, str(line["error"]))
-        built = (line.get("aux") or {}).get("ID", built)
-        for text in _COLOUR.sub("", str(line.get("stream", ""))).splitlines():
-            text = text.strip()
-            if text.startswith("Step ") and " : " in text:
-                step = _step(tag, text)
-                tail.clear()
-                report(step)
-            elif text and not text.startswith(_DAEMON):
-                tail.append(text)
-                report(Step(step.image, step.number, step.count, step.instruction, text))
-    if not built:
-        raise ProviderError(f"the daemon did not say that it has built {tag}")
-    return built
-
-
-def _step(tag: str, text: str) -> Step:
-    """From `Step 3/21 : RUN pip install …`."""
-    head, _, instruction = text.removeprefix("Step ").partition(" : ")
-    number, _, count = head.partition("/")
-    instruction = " ".join(instruction.split())
-    return Step(tag, int(number), int(count), instruction if len(instruction) <= 100 else f"{instruction[:99]}…")
-
-
-def _failure(step: Step, tail: deque[str], error: str) -> ProviderError:
-    where = f"step {step.number}/{step.count} of {step.image} failed" if step.number else f"{step.image} was not built"
-    said = error if "returned a non-zero code" not in error else f"exit code {error.rpartition(': ')[2]}"
-    log = "".join(f"\n{line}" for line in tail)
-    return ProviderError(f"{where}: {step.instruction}: {said.strip()}{log}", _advice(error, tail))
-
-
-def _advice(error: str, tail: deque[str]) -> str:
-    text = error + "".join(tail)
-    if "pull access denied" in error or "failed to resolve" in error or "no such host" in error or 'Get "http' in error:
-        return "the image that it stands on is not here and cannot be pulled: --python-image or --base names another"
-    if "name resolution" in text or "ConnectTimeoutError" in text or "Network is unreachable" in text:
-        return "the build does not reach the package index: --network host lets it use this machine's network"
-    if "No space left on device" in text:
-        return "docker system prune makes room"
-    return ""
-
-
-def labels_of(tag: str) -> dict[str, str] | None:
-    """What an image carries; None if there is no such image here."""
-    return _attribute(tag, lambda image: dict(image.labels))
-
-
-def size_of(tag: str) -> int:
-    """Bytes, with the layers that it shares with others."""
-    return _attribute(tag, lambda image: int(image.attrs["Size"])) or 0
-
-
-def id_of(tag: str) -> str:
-    """Empty if there is no such image here."""
-    return _attribute(tag, lambda image: str(image.id)) or ""
-
-
-def _attribute(tag: str, read: Callable[[Any], T]) -> T | None:
-    with connected() as client:
-        try:
-            return read(client.images.get(tag))
-        except ImageNotFound:
-            return None
-        except FAILURES as error:
-            raise ProviderError(f"the Docker daemon fails: {error}") from error
+    """Return the ID of the base image. It is built if it is missing or has another envweave or Python."""
+    with temporary_context() as folder:
+        arguments = write_base_context(folder, pip.ca_bundle(settings))
+        expected = {"envweave.source": arguments["DIGEST"], "envweave.python": options.python_image}
+        if expected.items() <= (image_labels(tag) or {}).items():
+            return image_id(tag)
+        arguments |= {"PYTHON": options.python_image, **pip.build_arguments(settings), **options.arguments}
+        return build_image(folder, "docker/base/Dockerfile", tag, arguments, network=options.network, progress=progress)

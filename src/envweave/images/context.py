@@ -1,4 +1,4 @@
-"""What is sent to the daemon: folders like our repository, so that the same Dockerfiles serve both."""
+"""Docker build contexts. They have the layout of the envweave repository, so the same Dockerfiles work for both."""
 
 from __future__ import annotations
 
@@ -6,109 +6,104 @@ import hashlib
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.metadata import Distribution, distribution
+from importlib.metadata import distribution
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from envweave.errors import ProviderError, UsageError
-from envweave.images.target import OWN, Target, project_table
-from envweave.images.wheel import pack, pack_package
+from envweave.images.target import ENVWEAVE, BuildTarget, project_table
+from envweave.images.wheel import pack_distribution, pack_package
 
 _PACKAGE = Path(__file__).parent.parent
-_ROOT = _PACKAGE.parent.parent
-"""The repository, where envweave runs from one."""
-_SHIPPED = ("docker", "pyproject.toml")
-"""In a wheel they lie beside this file; in a repository at its root."""
-_LEFT_OUT = shutil.ignore_patterns(
+_REPOSITORY = _PACKAGE.parent.parent
+"""Root of the repository, if envweave runs from a checkout."""
+_DATA = ("docker", "pyproject.toml")
+"""Files for images: in an installed wheel next to this file, in a checkout at the root of the repository."""
+_IGNORED = shutil.ignore_patterns(
     *(".git", ".hg", ".venv", "venv", ".tox", ".nox", "__pycache__", "*.py[cod]", "*.egg-info", "node_modules", "dist"),
     *(".mypy_cache", ".pytest_cache", ".ruff_cache", ".env", ".envrc", ".DS_Store"),
 )
 
 
 @contextmanager
-def context() -> Iterator[Path]:
-    """An empty folder that is gone afterwards. Raises `ProviderError` if this machine cannot write it, or fill it."""
+def temporary_context() -> Iterator[Path]:
+    """Yield an empty folder, and delete it afterwards. Raises `ProviderError` if files cannot be written there."""
     try:
         with TemporaryDirectory(prefix="envweave-build-") as name:
             yield Path(name)
     except OSError as error:
-        hint = "TMPDIR names another place for temporary files"
-        raise ProviderError(f"what the build needs cannot be written: {error}", hint) from error
+        hint = "set TMPDIR to use another folder for temporary files"
+        raise ProviderError(f"cannot write the build context: {error}", hint) from error
 
 
-def shipped(name: str) -> Path:
-    """A file or folder that comes with envweave for images. Raises `UsageError` if the installation lacks it."""
-    for folder in (Path(__file__).parent, _ROOT):
-        if (folder / name).exists():
-            return folder / name
-    raise UsageError(f"this installation of envweave has no {name!r}", "install it again")
+def write_base_context(folder: Path, ca_bundle: Path | None = None) -> dict[str, str]:
+    """Write the context of `docker/base/Dockerfile`, and return its build arguments.
 
-
-def write_base(folder: Path, authorities: Path | None = None) -> dict[str, str]:
-    """Fill the folder for `docker/base/Dockerfile`, and return the build arguments that go with it."""
-    _copy_shipped(folder)
-    installed = distribution(OWN)
-    extra = {f"{OWN}/images/{name}": path for name, path in _shipped_files()}
+    The digest does not depend on the certificate authorities.
+    """
+    data = _data_files()
+    _copy_data(data, folder)
+    installed = distribution(ENVWEAVE)
+    extra = {f"{ENVWEAVE}/images/{name}": path for name, path in data.items()}
     pack_package(installed, _PACKAGE, extra, folder / "source")
-    digest = digest_of(folder)
-    _copy_authorities(folder, authorities)
+    digest = folder_digest(folder)
+    _copy_ca_bundle(ca_bundle, folder)
     return {"SOURCE": "source", "VERSION": installed.version, "DIGEST": digest}
 
 
-def write_env(folder: Path, target: Target, authorities: Path | None = None) -> dict[str, str]:
-    """Fill the folder for `docker/env/Dockerfile`, and return the build arguments that go with it."""
-    _copy_shipped(folder)
-    _copy_authorities(folder, authorities)
-    added = folder / "added"
-    added.mkdir()
-    lines: list[str] = []
+def write_env_context(folder: Path, target: BuildTarget, ca_bundle: Path | None = None) -> dict[str, str]:
+    """Write the context of `docker/env/Dockerfile`, and return its build arguments."""
+    _copy_data(_data_files(), folder)
+    _copy_ca_bundle(ca_bundle, folder)
+    packages = folder / "packages"
+    packages.mkdir()
+    requirements: list[str] = []  # empty: the Dockerfile installs nothing
     if target.project is not None:
-        lines = _needs_of_project(target.project)
+        requirements = [ENVWEAVE, *project_table(target.project).get("dependencies", ())]
         try:
-            shutil.copytree(target.project, added / "project", symlinks=True, ignore=_LEFT_OUT)
+            shutil.copytree(target.project, packages / "project", symlinks=True, ignore=_IGNORED)
         except (OSError, shutil.Error) as error:
-            raise UsageError(f"{target.project} cannot be copied: {error}") from error
+            raise UsageError(f"cannot copy {target.project}: {error}") from error
     elif target.distribution is not None:
-        lines = _needs_of(target.distribution)
-        pack(target.distribution, added)
-    (added / "requirements.txt").write_text("".join(f"{line}\n" for line in lines))
-    return {"ADDED": "added", "ENV_ID": target.env_id}
+        required = (line for line in target.distribution.requires or () if "extra ==" not in line)
+        requirements = [ENVWEAVE, *required]
+        pack_distribution(target.distribution, packages)
+    (packages / "requirements.txt").write_text("".join(f"{line}\n" for line in requirements))
+    return {"PACKAGES": "packages", "ENV_ID": target.env_id}
 
 
-def digest_of(folder: Path) -> str:
-    """Of names and contents of all files in it."""
-    found = hashlib.sha256()
+def folder_digest(folder: Path) -> str:
+    """Return a digest of the names and contents of all files in a folder."""
+    digest = hashlib.sha256()
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
-        found.update(f"{path.relative_to(folder)}\0{hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
-    return found.hexdigest()
+        digest.update(f"{path.relative_to(folder)}\0{hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
+    return digest.hexdigest()
 
 
-def _needs_of(installed: Distribution) -> list[str]:
-    """Without extras; never empty, so that the Dockerfile knows there is something to install."""
-    return [OWN, *(line for line in installed.requires or () if "extra ==" not in line)]
+def _data_files() -> dict[str, Path]:
+    """Return the files for images, by their paths relative to the root of the repository."""
+    files = {}
+    for name in _DATA:
+        path = _data_path(name)
+        for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
+            if file.is_file() and "__pycache__" not in file.parts:
+                files[str(Path(name, file.relative_to(path)))] = file
+    return files
 
 
-def _needs_of_project(project: Path) -> list[str]:
-    """Those that stand in its pyproject.toml; pip finds others when it installs the project."""
-    return [OWN, *project_table(project).get("dependencies", ())]
+def _data_path(name: str) -> Path:
+    for folder in (Path(__file__).parent, _REPOSITORY):
+        if (folder / name).exists():
+            return folder / name
+    raise UsageError(f"this installation of envweave has no {name!r}", "reinstall envweave")
 
 
-def _copy_shipped(folder: Path) -> None:
-    for name, path in _shipped_files():
+def _copy_data(files: dict[str, Path], folder: Path) -> None:
+    for name, path in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, folder / name)
 
 
-def _shipped_files() -> list[tuple[str, Path]]:
-    """By their names below the root of the repository."""
-    found = []
-    for name in _SHIPPED:
-        path = shipped(name)
-        files = sorted(path.rglob("*")) if path.is_dir() else [path]
-        found += [(str(Path(name, file.relative_to(path))), file) for file in files if file.is_file()]
-    return [(name, path) for name, path in found if "__pycache__" not in path.parts]
-
-
-def _copy_authorities(folder: Path, authorities: Path | None) -> None:
-    if authorities is not None:
-        shutil.copyfile(authorities, folder / "ca.pem")
+def _copy_ca_bundle(ca_bundle: Path | None, folder: Path) -> None:
+    if ca_bundle is not None:
+        shutil.copyfile(ca_bundle, folder / "ca.pem")

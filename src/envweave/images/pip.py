@@ -1,4 +1,4 @@
-"""How this machine's pip finds packages, read when it is needed: what a build has to be told to find them as well."""
+"""Settings of pip on this machine, which a build needs to reach the same package index."""
 
 from __future__ import annotations
 
@@ -14,45 +14,47 @@ ARGUMENTS = {
     "trusted-host": "PIP_TRUSTED_HOST",
     "proxy": "PIP_PROXY",
 }
-"""From a setting of pip to the build argument of our Dockerfiles."""
+"""Build argument of the Dockerfiles for each setting."""
 _SECTIONS = ("global", "install", ":env:")
-"""A later one wins, as it does for pip."""
+"""In increasing priority, as in pip."""
 
 
-def settings() -> dict[str, str]:
-    """What `pip config list` says, without sections; empty where there is no pip and nothing in the environment."""
+def read_settings() -> dict[str, str]:
+    """Return what `pip config list` shows, without sections. Without pip, the environment variables of pip are read."""
     command = [sys.executable, "-m", "pip", "config", "list"]
-    listed = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603  (ours)
-    if listed.returncode:
-        return {name: os.environ[key] for name, key in (*ARGUMENTS.items(), ("cert", "PIP_CERT")) if key in os.environ}
-    return parsed(listed.stdout)
+    listing = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603  (fixed command)
+    if listing.returncode:
+        variables = {**ARGUMENTS, "cert": "PIP_CERT"}
+        return {name: os.environ[variable] for name, variable in variables.items() if variable in os.environ}
+    return parse_settings(listing.stdout)
 
 
-def parsed(listing: str) -> dict[str, str]:
-    found: dict[str, dict[str, str]] = {section: {} for section in _SECTIONS}
+def parse_settings(listing: str) -> dict[str, str]:
+    """Parse the output of `pip config list`. Lines in an unknown form are ignored."""
+    sections: dict[str, dict[str, str]] = {section: {} for section in _SECTIONS}
     for line in listing.splitlines():
         key, equals, value = line.partition("=")
         section, dot, name = key.rpartition(".")
-        if equals and dot and section in found:
+        if equals and dot and section in sections:
             try:
-                found[section][name] = str(ast.literal_eval(value))
+                sections[section][name] = str(ast.literal_eval(value))
             except (SyntaxError, ValueError):
-                continue  # a form of the listing that we do not know is no reason to stop
-    return {name: value for section in _SECTIONS for name, value in found[section].items()}
+                continue
+    return {name: value for section in _SECTIONS for name, value in sections[section].items()}
 
 
 def build_arguments(settings: dict[str, str]) -> dict[str, str]:
-    """For the build stage of our Dockerfiles. Folders of this machine are left out: the build does not have them."""
-    found = {}
+    """Return build arguments for the Dockerfiles. Local folders are left out, because the build cannot read them."""
+    arguments = {}
     for name, argument in ARGUMENTS.items():
-        values = [each for each in settings.get(name, "").split() if not each.startswith(("file:", "/"))]
+        values = [value for value in settings.get(name, "").split() if not value.startswith(("file:", "/"))]
         if values:
-            found[argument] = " ".join(values)
-    return found
+            arguments[argument] = " ".join(values)
+    return arguments
 
 
-def authorities(settings: dict[str, str]) -> Path | None:
-    """The file with the certificate authorities that are trusted here, where somebody has chosen one."""
+def ca_bundle(settings: dict[str, str]) -> Path | None:
+    """Return the file with trusted certificate authorities that pip or `SSL_CERT_FILE` names, if it exists."""
     for name in (settings.get("cert"), os.environ.get("SSL_CERT_FILE")):
         if name and Path(name).is_file():
             return Path(name)

@@ -1,6 +1,7 @@
-"""Wheels of what is installed here, made without a network: so what no index has gets into an image all the same.
+"""Wheels of installed packages, written offline, so that a package that is on no index can be installed in an image.
 
-The same files make the same bytes: a build that sends them again finds its layers in the cache.
+`uv build` and other build tools need a source tree, which an installed package does not have. The same files give the
+same bytes, so that a repeated build finds its layers in the cache.
 """
 
 from __future__ import annotations
@@ -10,74 +11,87 @@ import hashlib
 import json
 import re
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from importlib.metadata import Distribution
-from pathlib import Path
+from pathlib import Path, PurePath
 from urllib.parse import unquote, urlsplit
 
 from envweave.errors import UsageError
 
-_NOT_SENT = {"INSTALLER", "RECORD", "REQUESTED", "direct_url.json"}
-"""What pip writes about an installation; the next one has its own."""
-_ANY = "Wheel-Version: 1.0\nGenerator: envweave\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-_EPOCH = (1980, 1, 1, 0, 0, 0)
+_INSTALLATION_FILES = {"INSTALLER", "RECORD", "REQUESTED", "direct_url.json"}
+"""Files in `.dist-info` that describe the installation on this machine."""
+_PURE_WHEEL = "Wheel-Version: 1.0\nGenerator: envweave\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+_TIMESTAMP = (1980, 1, 1, 0, 0, 0)
 
 
-def pack(distribution: Distribution, folder: Path) -> Path:
-    """Write the wheel of a distribution that was installed for good. Raises `UsageError` if its files are not known."""
+def pack_distribution(distribution: Distribution, folder: Path) -> Path:
+    """Write the wheel of an installed, not editable, distribution. Raises `UsageError` if its files are not listed."""
     files = {str(path): Path(str(path.locate())) for path in distribution.files or () if ".." not in path.parts}
-    contents = {name: path.read_bytes() for name, path in files.items() if _is_sent(name) and path.is_file()}
-    if not any(not _in_metadata(name) for name in contents):
-        message = f"the files of {distribution.name} {distribution.version} are not known"
-        raise UsageError(message, "install it with pip, or build from its folder: envweave build path/to/it")
+    contents = _read(files)
+    if all(_is_metadata(name) for name in contents):
+        message = f"the files of {distribution.name} {distribution.version} are unknown"
+        raise UsageError(message, "install it with pip, or build from its folder: envweave build path/to/project")
     return _write(distribution, contents, folder)
 
 
 def pack_package(distribution: Distribution, package: Path, extra: Mapping[str, Path], folder: Path) -> Path:
-    """Write the wheel of one package as it lies in a folder, installed for editing or not.
+    """Write a wheel of the package in a folder, which may be an editable install.
 
-    Name, version and entry points are those of the distribution; `extra` are further files by their names inside.
+    Name, version and entry points are those of the distribution; `extra` maps names in the wheel to further files.
     """
-    files = {f"{package.name}/{path.relative_to(package)}": path for path in sorted(package.rglob("*"))} | dict(extra)
-    contents = {name: path.read_bytes() for name, path in files.items() if _is_sent(name) and path.is_file()}
+    files = {f"{package.name}/{path.relative_to(package)}": path for path in sorted(package.rglob("*"))}
+    contents = _read({**files, **extra})
     for name in ("METADATA", "entry_points.txt"):
         contents[f"{_stem(distribution)}.dist-info/{name}"] = (distribution.read_text(name) or "").encode()
     return _write(distribution, contents, folder)
 
 
-def project_folder(distribution: Distribution) -> Path | None:
-    """The project of a distribution that was installed for editing; None for any other."""
+def editable_project(distribution: Distribution) -> Path | None:
+    """Return the project folder of an editable install; None for any other distribution."""
     origin = json.loads(distribution.read_text("direct_url.json") or "{}")
     if not origin.get("dir_info", {}).get("editable"):
         return None
     return Path(unquote(urlsplit(origin["url"]).path))
 
 
-def _write(distribution: Distribution, contents: dict[str, bytes], folder: Path) -> Path:
+def _read(files: Mapping[str, Path]) -> dict[str, bytes]:
+    return {name: path.read_bytes() for name, path in files.items() if _is_packed(name) and path.is_file()}
+
+
+def _is_packed(name: str) -> bool:
+    path = PurePath(name)
+    if "__pycache__" in path.parts or path.suffix == ".pyc":
+        return False
+    return not (_is_metadata(name) and path.name in _INSTALLATION_FILES)
+
+
+def _is_metadata(name: str) -> bool:
+    return PurePath(name).parts[0].endswith(".dist-info")
+
+
+def _write(distribution: Distribution, contents: Mapping[str, bytes], folder: Path) -> Path:
     stem = _stem(distribution)
-    about = f"{stem}.dist-info"
-    contents = {re.sub(r"^[^/]+\.dist-info/", f"{about}/", name): data for name, data in contents.items()}
-    text = contents.setdefault(f"{about}/WHEEL", _ANY.encode()).decode()
-    contents[f"{about}/RECORD"] = "".join(_records(contents, f"{about}/RECORD")).encode()
+    metadata = f"{stem}.dist-info"
+    members = {re.sub(r"^[^/]+\.dist-info/", f"{metadata}/", name): data for name, data in contents.items()}
+    tags = _tags(members.setdefault(f"{metadata}/WHEEL", _PURE_WHEEL.encode()).decode())
+    record = "".join(f'"{name}",sha256={_digest(data)},{len(data)}\n' for name, data in sorted(members.items()))
+    members[f"{metadata}/RECORD"] = f"{record}{metadata}/RECORD,,\n".encode()
     folder.mkdir(parents=True, exist_ok=True)
-    target = folder / f"{stem}-{_tags(text)}.whl"
-    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, data in sorted(contents.items()):
-            member = zipfile.ZipInfo(name, _EPOCH)
+    wheel = folder / f"{stem}-{tags}.whl"
+    with zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in sorted(members.items()):
+            member = zipfile.ZipInfo(name, _TIMESTAMP)
             member.external_attr = 0o100644 << 16
             archive.writestr(member, data, zipfile.ZIP_DEFLATED)
-    return target
+    return wheel
 
 
-def _records(contents: Mapping[str, bytes], own: str) -> Iterator[str]:
-    for name, data in sorted(contents.items()):
-        digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
-        yield f'"{name}",sha256={digest},{len(data)}\n'
-    yield f"{own},,\n"
+def _digest(data: bytes) -> str:
+    return base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
 
 
 def _tags(wheel: str) -> str:
-    """`py2-none-any` and `py3-none-any` are `py2.py3-none-any` in the name of a file."""
+    """Return the tags for a file name: `py2-none-any` and `py3-none-any` become `py2.py3-none-any`."""
     tags = [line.removeprefix("Tag:").strip().split("-") for line in wheel.splitlines() if line.startswith("Tag:")]
     return "-".join(".".join(sorted(set(part))) for part in zip(*tags, strict=True)) or "py3-none-any"
 
@@ -85,16 +99,3 @@ def _tags(wheel: str) -> str:
 def _stem(distribution: Distribution) -> str:
     name = re.sub(r"[-_.]+", "_", distribution.name).lower()
     return f"{name}-{distribution.version}"
-
-
-def _is_sent(name: str) -> bool:
-    path = Path(name)
-    return (
-        "__pycache__" not in path.parts
-        and path.suffix != ".pyc"
-        and not (_in_metadata(name) and path.name in _NOT_SENT)
-    )
-
-
-def _in_metadata(name: str) -> bool:
-    return Path(name).parts[0].endswith(".dist-info")

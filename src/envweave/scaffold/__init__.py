@@ -1,5 +1,5 @@
-"""`envweave init`: the first files of an environment of your own.
+"""`envweave init`: a new project with an example environment.
 
-`name.py` says what a name may be and what follows from it · `write.py` writes the files of `project/`, in which
-`MY_ID`, `my_env`, `my-env` and `My` stand for those names.
+`names.py` validates the name and derives module, project and class names from it; `project.py` writes the files of
+`template/`, in which `MY_ID`, `my_env`, `my-env` and `My` are placeholders for these names.
 """

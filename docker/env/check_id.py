@@ -1,4 +1,4 @@
-"""Fail the build, in two lines, if the image does not hold the environment that it is to serve: `known.py ENV_ID`."""
+"""Fail the build, with a two-line error, if the image does not contain its environment: `check_id.py ENV_ID`."""
 
 import sys
 

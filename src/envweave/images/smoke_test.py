@@ -1,4 +1,4 @@
-"""Is an image any good? Start it, wait until it is healthy, and begin an episode."""
+"""Start an image, wait until it is healthy, and reset its environment once."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from envweave.providers.docker import LocalDockerProvider
 from envweave.registry.make import connect
 
 
-def need_client() -> None:
-    """Raise `UnavailableError` if an image could not be tried from here: that is better known before it is built."""
-    for target in ("envweave.wire.codec:encode", "envweave.client.dial:dial"):
+def require_client() -> None:
+    """Raise `UnavailableError` if the packages that `smoke_test` needs are missing. Call it before a long build."""
+    for target in ("envweave.wire.codec:encode", "envweave.client.websocket:open_websocket"):
         load(target, extra="client")
 
 
-def try_image(tag: str, *, timeout: float = READY_TIMEOUT) -> float:
-    """The seconds from its start until it was healthy. Raises `ProviderError`, with the last lines of its log.
+def smoke_test(tag: str, *, timeout: float = READY_TIMEOUT) -> float:
+    """Return the seconds from the start of the container until it was healthy, and remove the container.
 
-    The container is gone afterwards.
+    Raises `ProviderError`, with the last lines of the log, if the server does not become healthy or `reset` fails.
     """
     with LocalDockerProvider(tag, pull="never") as provider:
         began = time.monotonic()
@@ -31,6 +31,6 @@ def try_image(tag: str, *, timeout: float = READY_TIMEOUT) -> float:
             with connect(url) as env:
                 env.reset()
         except EnvWeaveError as error:
-            message = f"{tag} is healthy, but no episode begins: {error.message}{provider.last_words()}"
+            message = f"{tag} is healthy, but reset failed: {error.message}{provider.last_words()}"
             raise ProviderError(message, error.hint) from error
     return seconds

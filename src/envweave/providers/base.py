@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any, ClassVar, Self
 from urllib.parse import urlsplit
 
-from envweave.core import owners
+from envweave.core import process_identity
 from envweave.errors import ClosedError, ProviderError, UsageError
 
 HEALTH = "/health"
@@ -149,12 +149,18 @@ def running(provider: Provider, *, timeout: float = READY_TIMEOUT) -> Iterator[s
 
 def labels() -> dict[str, str]:
     """What everything that is started carries; the form of names and values is what Docker and Kubernetes take."""
-    return {"envweave.kind": "server", "envweave.owner": owners.me(), "envweave.world": owners.world()}
+    return {
+        "envweave.kind": "server",
+        "envweave.owner": process_identity.own_identity(),
+        "envweave.world": process_identity.machine_id(),
+    }
 
 
 def is_stray(found: Mapping[str, str]) -> bool:
     """By its labels: the process that started it is gone. Of an owner on another machine nobody can tell."""
-    return found.get("envweave.world") == owners.world() and owners.is_dead(found.get("envweave.owner", "0"))
+    return found.get("envweave.world") == process_identity.machine_id() and process_identity.is_dead(
+        found.get("envweave.owner", "0")
+    )
 
 
 def health(url: str, timeout: float = 5.0) -> str:

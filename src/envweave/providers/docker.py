@@ -23,6 +23,9 @@ from envweave.providers.ending import advice, ending, settled, why_not_started
 from envweave.providers.engine import address, is_far, machine
 from envweave.providers.started import Started
 
+PORT_LABEL = "envweave.port"
+"""The port inside on which the server of a container listens."""
+
 
 class LocalDockerProvider(Provider):
     """One container. Docker chooses its port on this machine's loopback.
@@ -55,7 +58,7 @@ class LocalDockerProvider(Provider):
             folder = "" if self._door is None else self._door.folder
             self._finalizer = weakref.finalize(self, removal.remove, name, folder, chosen, os.getpid())
             try:
-                options = chosen.for_docker(labels(), self._door)
+                options = chosen.for_docker({**labels(), PORT_LABEL: str(chosen.port)}, self._door)
                 created = _to_the_end(partial(client.containers.create, name=name, **options))
                 created.start()
                 created.reload()
@@ -136,18 +139,25 @@ def found(host: str | None = None) -> list[Started]:
 
 
 def _started(container: Any, host: str | None) -> Started:
-    ports = [bound[0]["HostPort"] for bound in container.ports.values() if bound]
     config = container.attrs["Config"]
     return Started.labelled(
         config.get("Labels") or {},
         where="docker",
         name=container.name,
         what=config.get("Image") or "",
-        url=f"http://{machine(host)}:{ports[0]}" if ports else "",
+        url=_url(container, (config.get("Labels") or {}).get(PORT_LABEL, ""), host),
         state=container.status,
         since=container.attrs["Created"],
         remove=_remover(container.name, (config.get("Labels") or {}).get(LABEL, ""), host),
     )
+
+
+def _url(container: Any, port: str, host: str | None) -> str:
+    """Where the server of a running container is; empty if it has none, or nobody can tell."""
+    if container.attrs.get("HostConfig", {}).get("NetworkMode") == "host":
+        return f"http://{machine(host)}:{port}" if port and container.status == "running" else ""
+    bound = container.ports.get(f"{port}/tcp") or next((each for each in container.ports.values() if each), None)
+    return f"http://{machine(host)}:{bound[0]['HostPort']}" if bound else ""
 
 
 def _remover(name: str, folder: str, host: str | None) -> Callable[[], None]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import signal
+import stat
 import subprocess
 import tempfile
 import time
@@ -13,25 +15,33 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
-from envweave.core import owners
+from envweave.core import process_identity
 from envweave.errors import ProviderError
 from envweave.providers.base import in_owner, labels
 from envweave.providers.started import Started
 
 LABEL = "ENVWEAVE_STARTED"
-"""The variable that a process and all its children carry: which start they belong to, by whom, of what."""
+"""The variable that a process and all its children carry: which start they belong to, by whom, where, of what."""
+READY = re.compile(r" at (http://\S+) \(pid \d+\)")
+"""The line of a log in which `envweave serve` says where it listens."""
+_LOG_BYTES = 65536
+"""How much of a log is searched for that line; it is among the first."""
 _PAUSE = 0.02
 
 
 class Process:
     """One command in a process group of its own, with its output in a file. Starts when made; `end` it."""
 
-    def __init__(self, command: Sequence[str], what: str, variables: Mapping[str, str], cwd: str | None) -> None:
+    def __init__(
+        self, command: Sequence[str], what: str, variables: Mapping[str, str], cwd: str | None, url: str = ""
+    ) -> None:
+        """`url` is where it will listen, if that is known before it says so in its log."""
         self._mark = secrets.token_hex(8)
         self._owner = os.getpid()
         self._log, path = tempfile.mkstemp(prefix="envweave-", suffix=".log")
         os.unlink(path)  # so that it is gone with us, however we end
-        marked = {**variables, LABEL: f"{self._mark} {owners.me()} {owners.world()} {what}"}
+        owner = f"{process_identity.own_identity()} {process_identity.machine_id()}"
+        marked = {**variables, LABEL: f"{self._mark} {owner} {url or '-'} {what}"}
         try:
             self.popen = subprocess.Popen(  # noqa: S603  (the caller's own command)
                 list(command),
@@ -92,18 +102,31 @@ def found() -> list[Started]:
 
 
 def _started(pid: int, label: str) -> Started:
-    mark, owner, world, what = [*label.split(" ", 3), "", "", ""][:4]
+    mark, owner, world, url, what = [*label.split(" ", 4), "", "", "", ""][:5]
     marks = {**labels(), "envweave.owner": owner, "envweave.world": world}
     return Started.labelled(
         marks,
         where="process",
         name=str(pid),
         what=what,
-        url="",
+        url=url if url.startswith("http") else _url(pid),
         state="running",
         since=_since(pid),
         remove=_killer(mark),
     )
+
+
+def _url(pid: int) -> str:
+    """Where a process says that it listens; empty if it does not. Its log is its standard output, if that is a file."""
+    path = f"/proc/{pid}/fd/1"
+    try:
+        if not stat.S_ISREG(os.stat(path).st_mode):  # to read from a pipe would take the text from its reader
+            return ""
+        with open(path, "rb") as log:
+            match = READY.search(log.read(_LOG_BYTES).decode(errors="replace"))
+    except OSError:  # it has ended, or is somebody else's
+        return ""
+    return match[1] if match else ""
 
 
 def _killer(mark: str) -> Callable[[], None]:

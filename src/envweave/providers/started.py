@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from envweave.core import owners
+from envweave.core import process_identity
 from envweave.providers.base import is_stray
 
 
@@ -34,7 +34,7 @@ class Started:
     @classmethod
     def labelled(cls, labels: Mapping[str, str], *, stray: bool | None = None, **known: Any) -> Self:
         """With what its labels say; `stray` is for those who know better."""
-        here = labels.get("envweave.world") == owners.world()
+        here = labels.get("envweave.world") == process_identity.machine_id()
         return cls(
             kind=labels.get("envweave.kind", "server"),
             owner=labels.get("envweave.owner", "").partition(".")[0] if here else "elsewhere",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import socket
 import sys
 import weakref
@@ -13,10 +12,9 @@ from typing import Any, ClassVar
 
 from envweave.errors import ProviderError, UsageError
 from envweave.providers.base import LAST_LINES, READY_TIMEOUT, Provider, shown, wait_until
-from envweave.providers.process import Process
+from envweave.providers.process import READY, Process
 
 HOST = "127.0.0.1"
-_READY = re.compile(r" at (http://\S+) \(pid \d+\)")
 _PORT = "{port}"
 _ATTEMPTS = 5
 """Starts on a port that somebody else took just before us."""
@@ -82,23 +80,24 @@ class SubprocessProvider(Provider):
         """Begin, and hear where it listens."""
         process = self._begin(command)
         wait_until(
-            lambda: "" if _READY.search(process.log()) else "it has not said where it listens",
+            lambda: "" if READY.search(process.log()) else "it has not said where it listens",
             self._start_timeout,
             self._go_on,
             self._too_late,
         )
-        match = _READY.search(process.log())
+        match = READY.search(process.log())
         return match[1] if match else ""
 
     def _on_free_port(self, command: Sequence[str]) -> str:
         """Begin on a port that is free now; where somebody else takes it first, on another."""
         for attempt in range(_ATTEMPTS):
             port = _free_port()
-            self._begin([word.replace(_PORT, str(port)) for word in command])
+            url = f"http://{HOST}:{port}"
+            self._begin([word.replace(_PORT, str(port)) for word in command], url)
             try:
                 wait_until(partial(_closed, port), self._start_timeout, self._go_on, self._too_late)
                 self.check()
-                return f"http://{HOST}:{port}"
+                return url
             except ProviderError as error:
                 if attempt == _ATTEMPTS - 1 or "address already in use" not in error.message.lower():
                     raise
@@ -108,8 +107,8 @@ class SubprocessProvider(Provider):
     def _too_late(self, state: str, seconds: float) -> ProviderError:
         return ProviderError(f"{self._what} did not start in {seconds:g} s: {state}{self.last_words()}")
 
-    def _begin(self, command: Sequence[str]) -> Process:
-        self._process = process = Process(command, self._what, self._variables(), self._cwd)
+    def _begin(self, command: Sequence[str], url: str = "") -> Process:
+        self._process = process = Process(command, self._what, self._variables(), self._cwd, url)
         self._finalizer = weakref.finalize(self, process.end, self._stop_timeout)
         return process
 

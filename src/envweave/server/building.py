@@ -11,11 +11,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from envweave.core.async_local import AsyncLocalEnv
-from envweave.core.flows import Blueprint
-from envweave.core.local import LocalEnv
-from envweave.core.start import is_async, started
+from envweave.core.local import AsyncLocalBackend, is_async, open_local
 from envweave.errors import EnvError, UsageError
+from envweave.plan import EnvPlan
 from envweave.server.host import Host
 from envweave.server.offer import Offer
 from envweave.server.runners import LoopRunner, ProcessRunner, Runner, ThreadRunner
@@ -41,28 +39,22 @@ class Builder:
             preload = ["__main__", "envweave.server.worker", getattr(factory, "__module__", "envweave.server.worker")]
             multiprocessing.get_context("forkserver").set_forkserver_preload(preload)
 
-    async def build(self, opening: Opening, shelf: SessionShelf, episodes: int) -> Runner:
-        """An environment of its own for a session; `episodes` were begun by one before it."""
+    async def build(self, opening: Opening, shelf: SessionShelf) -> Runner:
+        """An environment of its own for a session."""
         if self._settings.isolation == "process":
-            runner = await self._in_process(opening, shelf, episodes)
-            self._offer.learn_facts(runner.action_schema, runner.multi_agent)
+            runner = await self._in_process(opening, shelf)
+            self._offer.learn_facts(runner.facts)
             return runner
-        return await self._here(opening, shelf, episodes)
+        return await self._here(opening, shelf)
 
-    async def _in_process(self, opening: Opening, shelf: SessionShelf, episodes: int) -> ProcessRunner:
-        recipe = Recipe(
-            spec=self._offer.limited(opening.limits),
-            arguments=opening.arguments,
-            autoreset=opening.autoreset,
-            env_id=opening.env_id,
-            episodes=episodes,
-            debug=self._settings.debug,
-        )
+    async def _in_process(self, opening: Opening, shelf: SessionShelf) -> ProcessRunner:
+        plan = EnvPlan(self._offer.limited(opening.limits), opening.arguments, opening.autoreset)
+        recipe = Recipe(plan=plan, env_id=opening.env_id, debug=self._settings.debug)
         _check_travels(recipe)
         start = partial(ProcessRunner, self._threads, recipe, shelf, timeout=self._settings.step_timeout)
         return await self._threads.run(start, late=lambda runner: runner.abandon())  # type: ignore[no-any-return]
 
-    async def _here(self, opening: Opening, shelf: SessionShelf, episodes: int) -> Runner:
+    async def _here(self, opening: Opening, shelf: SessionShelf) -> Runner:
         plan = self._offer.plan(opening.arguments, autoreset=opening.autoreset, **opening.limits)
         threads = self._threads
         if self._offer.single_thread is not False:  # a function does not tell before it has made one
@@ -76,13 +68,13 @@ class Builder:
             if threads is not self._threads and not alone:
                 threads.end()
                 threads = self._threads
-        kind = AsyncLocalEnv if is_async(env) else LocalEnv
-        flows = started(opening.env_id, lambda: kind(plan, opening.env_id, env))
-        flows.referee.episode_number = episodes
-        host = Host(flows, shelf, owned=self._offer.instance is None, debug=self._settings.debug)
-        return LoopRunner(self._loop, host) if kind is AsyncLocalEnv else ThreadRunner(threads, host, alone=alone)
+        backend = open_local(plan, opening.env_id, env)
+        host = Host(backend, shelf, owned=self._offer.instance is None, debug=self._settings.debug)
+        if isinstance(backend, AsyncLocalBackend):
+            return LoopRunner(self._loop, host)
+        return ThreadRunner(threads, host, alone=alone)
 
-    async def _in_time(self, plan: Blueprint, threads: Threads) -> Any:
+    async def _in_time(self, plan: EnvPlan, threads: Threads) -> Any:
         timeout = self._settings.step_timeout
         try:
             return await asyncio.wait_for(threads.run(plan.build, late=partial(self._close_late, threads)), timeout)
@@ -109,5 +101,5 @@ def _check_travels(recipe: Recipe) -> None:
     try:
         pickle.dumps(recipe)
     except Exception as error:  # pickling somebody's object may raise anything
-        message = f"{recipe.spec.id} cannot be sent to a process: {error}"
+        message = f"{recipe.plan.spec.id} cannot be sent to a process: {error}"
         raise UsageError(message, "use a class or function at the top of a module, not a lambda") from None

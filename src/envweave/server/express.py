@@ -19,6 +19,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -26,6 +27,8 @@ from envweave.server.claim import Claim
 
 log = logging.getLogger(__name__)
 
+AVAILABLE = hasattr(select, "epoll")
+"""Whether this system can run the express. Without epoll, as on macOS, nothing is lent to it."""
 HUNG_AFTER = 0.004
 """Seconds between two looks; a step that is seen at two of them is not quick."""
 IDLE_AFTER = 0.5
@@ -51,6 +54,8 @@ class Returned(NamedTuple):
     """The rest of a reply, for which the client was too slow."""
     hung: bool = False
     """A step was begun that still runs: the loop has to wait for it."""
+    lost: bool = False
+    """The express failed with a message in hand that may have been run, and has no reply: close the connection."""
 
 
 class Line:
@@ -77,7 +82,7 @@ class Express:
         self._loop = loop
         self._most = min(most, LARGEST)
         self._lines: dict[int, Line] = {}
-        self._poll = select.epoll()
+        self._poll: Any = select.epoll() if AVAILABLE else None
         self._leader: object = None
         """The thread that serves now; a new object for each."""
         self._running: tuple[Line, Claim] | None = None
@@ -88,8 +93,14 @@ class Express:
         self._watch: asyncio.TimerHandle | None = None
 
     def lend(self, fd: int, serve: Serve) -> asyncio.Future[Returned]:
-        """Serve the connection until something comes that is not a quick step."""
-        line = Line(fd, serve, self._loop.create_future())
+        """Serve the connection until something comes that is not a quick step. Needs `AVAILABLE`."""
+        back = self._loop.create_future()
+        try:
+            line = Line(fd, serve, back)
+        except OSError as error:  # no file descriptor is free
+            log.debug("a connection stays with the event loop: %s", error)
+            back.set_result(Returned())
+            return back
         self._poll.register(line.fd, select.EPOLLIN)  # first: an old event may have the same number
         self._lines[line.fd] = line
         if self._leader is None:
@@ -117,7 +128,11 @@ class Express:
 
     def _lead_anew(self) -> None:
         self._leader = leader = object()
-        threading.Thread(target=self._lead, args=(leader,), name="envweave-express", daemon=True).start()
+        try:
+            threading.Thread(target=self._lead, args=(leader,), name="envweave-express", daemon=True).start()
+        except RuntimeError:  # the system gives us no more threads
+            log.exception("the express cannot start; its connections go back to the event loop")
+            self._give_all_back(leader)
 
     def _look(self) -> None:
         """See whether the leader is still at the step it was at before."""
@@ -140,6 +155,13 @@ class Express:
     # In the leader's thread.
 
     def _lead(self, me: object) -> None:
+        try:
+            self._serve_lines(me)
+        except BaseException:  # a mistake of ours, or a failure of the system
+            log.exception("the express failed; its connections go back to the event loop")
+            self._tell(self._give_all_back, me)
+
+    def _serve_lines(self, me: object) -> None:
         while self._leader is me:
             events = self._poll.poll(IDLE_AFTER)
             for fd, _ in events:
@@ -162,6 +184,19 @@ class Express:
             self._leader = None
             if self._lines:
                 self._lead_anew()
+
+    def _give_all_back(self, leader: object) -> None:
+        """On the loop: the leader has failed. Write the replies that it left, and give all lines back."""
+        if self._leader is not leader:  # it led no longer, and another has the lines
+            return
+        self._leader = self._running = None
+        while self._replies:
+            try:
+                self._flush()
+            except Exception:  # for the reason that the leader failed for; the next reply may be fine
+                log.exception("a reply cannot be written")
+        for line in list(self._lines.values()):
+            self._hand_over(line, Returned(lost=not _take(line.hand)))
 
     def _return_idle(self) -> None:
         silent = time.monotonic() - IDLE_AFTER
@@ -229,7 +264,8 @@ class Express:
 
     def _hand_over(self, line: Line, returned: Returned) -> None:
         """Back to the loop, by whichever thread has the line in hand; its token is gone with it."""
-        self._poll.unregister(line.fd)
+        with suppress(OSError):  # the poll itself may have failed
+            self._poll.unregister(line.fd)
         del self._lines[line.fd]
         line.socket.close()
         self._tell(_give, line.back, returned)

@@ -9,9 +9,10 @@ from enum import Enum
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
-from envweave.core.flows import Flow, Flows, Snapshot
+from envweave.core.flow import Flow
 from envweave.core.jsonable import to_json
-from envweave.core.local import LocalEnv
+from envweave.core.local import LocalBackend
+from envweave.core.operations import EpisodeSnapshot, Operations
 from envweave.core.referee import BUSY, RUNNING, WAITING
 from envweave.errors import (
     EnvError,
@@ -20,7 +21,6 @@ from envweave.errors import (
     ProtocolError,
     UsageError,
 )
-from envweave.multiagent.referee import TeamReferee
 from envweave.requests import EpisodeEnd, Request
 from envweave.tools.error import ToolError
 from envweave.tools.output import is_wrapped
@@ -64,20 +64,26 @@ def fault(
     return Reply(ERROR, encode({**data, **extra} if extra else data), episode, error.code)
 
 
+class CheckedAction(NamedTuple):
+    """An action that the rules have accepted, so that the step does not check it again."""
+
+    native: Any
+
+
 class Shelf(Protocol):
     """Where snapshots are kept."""
 
-    def put(self, snapshot: Snapshot) -> str:
+    def put(self, snapshot: EpisodeSnapshot) -> str:
         """Keep it; gives its name."""
 
-    def get(self, name: Any) -> Snapshot:
+    def get(self, name: Any) -> EpisodeSnapshot:
         """Raises `UsageError` for a name it does not know."""
 
 
 class Host:
     """Runs calls on one environment. Nothing is raised: a failure is a reply."""
 
-    def __init__(self, flows: Flows, shelf: Shelf, *, owned: bool = True, debug: bool = False) -> None:
+    def __init__(self, flows: Operations, shelf: Shelf, *, owned: bool = True, debug: bool = False) -> None:
         """An environment that is not `owned` outlives this host and is not closed with it."""
         self.flows = flows
         self._shelf = shelf
@@ -98,13 +104,25 @@ class Host:
 
     @property
     def multi_agent(self) -> bool:
-        return isinstance(self.flows.referee, TeamReferee)
+        return self.flows.multi_agent
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What clients are told about the environment."""
+        return {
+            "multi_agent": self.multi_agent,
+            "action_schema": self.flows.action_schema(),
+            "observation_schema": self.flows.observation_schema(),
+            "state_schema": self.flows.state_schema(),
+        }
 
     def step(self, action: Any, form: Form) -> Reply:
         """The call that comes most, for a sync environment, without the detour of a flow."""
-        env: LocalEnv = self.flows  # type: ignore[assignment]
+        env: LocalBackend = self.flows  # type: ignore[assignment]
         try:
-            type, body = self._written(env.step(action), form)
+            is_checked = action.__class__ is CheckedAction
+            result = env.advance(action.native) if is_checked else env.call("step", action)
+            type, body = self._written(result, form)
         except EnvWeaveError as error:
             return fault(error, episode=self.episode, debug=self._debug)
         return Reply(type, body, self.episode)
@@ -114,18 +132,17 @@ class Host:
         referee = self.flows.referee
         return referee.episode_id if referee.phase in (RUNNING, WAITING, BUSY) else None
 
-    def refusal(self, action: Any) -> EnvWeaveError | None:
-        """Why a step with this action would be refused, or None."""
-        try:
-            self.flows.referee.admit(action)
-        except UsageError as error:
-            return error
-        return None
+    def check(self, action: Any) -> CheckedAction:
+        """Check an action before any action of its batch is used. Raises `UsageError`."""
+        return CheckedAction(self.flows.referee.admit(action))
 
     def admitted(self, action: Any) -> Reply:
-        """`refusal` as a reply."""
-        refusal = self.refusal(action)
-        return Reply("admitted", b"null", self.episode) if refusal is None else fault(refusal, episode=self.episode)
+        """The outcome of `check` as a reply."""
+        try:
+            self.check(action)
+        except UsageError as error:
+            return fault(error, episode=self.episode)
+        return Reply("admitted", b"null", self.episode)
 
     # The calls.
 
@@ -140,17 +157,19 @@ class Host:
             raise UsageError(f"episode_id is {episode_id!r:.80}", "use a string")
         if not (options is None or isinstance(options, dict)):
             raise UsageError(f"options are {options!r:.80}", "use an object")
-        result = yield from self.flows.resetting(seed, options, episode_id, own)
+        given = {"seed": seed, "options": options, "episode_id": episode_id}
+        own |= {name: value for name, value in given.items() if value is not None}
+        result = yield from self.flows.resetting(own)
         return self._written(result, form, episode_id=self.flows.referee.episode_id)
 
     def _step(self, data: Any, form: Form) -> Flow[tuple[str, bytes]]:
-        return self._written(self.flows.checked((yield from self.flows.stepping(data))), form)
+        is_checked = data.__class__ is CheckedAction
+        flow = self.flows.advancing(data.native) if is_checked else self.flows.stepping(data)
+        return self._written((yield from flow), form)
 
     def _respond(self, data: Any, form: Form) -> Flow[tuple[str, bytes]]:
-        request_id = str(_mapping(data).get("request_id", ""))
-        return self._written(
-            self.flows.checked((yield from self.flows.responding(request_id, data.get("value")))), form
-        )
+        response = {"request_id": str(_mapping(data).get("request_id", "")), "value": data.get("value")}
+        return self._written((yield from self.flows.responding(response)), form)
 
     def _state(self, data: Any, form: Form) -> Flow[tuple[str, bytes]]:
         return "state", encode(to_json((yield from self.flows.stating()), where="state"))
@@ -171,7 +190,7 @@ class Host:
         given, toolbox = _mapping(data), (yield from self._toolbox())
         try:
             tool = toolbox.find(given.get("name"))
-            call = partial(toolbox.call, tool.name) if isinstance(self.flows, LocalEnv) else tool.wait
+            call = partial(toolbox.call, tool.name) if isinstance(self.flows, LocalBackend) else tool.wait
             value = yield from self.flows.using(partial(call, given.get("arguments") or {}))
             data = {
                 "value": to_json(value, where=f"the result of {tool.name}"),
@@ -201,11 +220,12 @@ class Host:
     def _restore(self, data: Any, form: Form) -> Flow[tuple[str, bytes]]:
         yield from self.flows.restoring(self._shelf.get(_mapping(data).get("snapshot")))
         self._told = None
-        return "restored", encode({"pending": to_json(self.flows.pending, where="pending")})
+        pending = to_json(self.flows.referee.pending, where="pending")
+        return "restored", encode({"pending": pending, "episode_id": self.flows.referee.episode_id})
 
     def _fork(self, data: Any, form: Form) -> Flow[tuple[str, bytes]]:
         """Half of a fork: the snapshot, and the name of the twin that shall restore it."""
-        name = self._shelf.put((yield from self.flows.snapshotting()))
+        name = self._shelf.put((yield from self.flows.copying()))
         return "snapshot", encode({"snapshot": name, "env_id": self.flows.fork_name()})
 
     # Writing.
@@ -218,7 +238,7 @@ class Host:
                     data.setdefault("metadata", None)
                 return RESULT, encode(data)
             told, self._told = self._told, result.requests
-            return RESULT, encode({**result_to_data(result, self.flows.pending, told), **beside})
+            return RESULT, encode({**result_to_data(result, self.flows.referee.pending, told), **beside})
         except NotJSONableError as error:
             error.requests = self._lost(result, error)
             raise

@@ -84,7 +84,8 @@ class Routes:
             except ClientDisconnect:
                 return Response(status_code=400)  # for nobody
 
-        self.shortcuts[method, path] = endpoint
+        if "{" not in path:  # a path with parameters has to be matched by the router
+            self.shortcuts[method, path] = endpoint
         return Route(path, endpoint, methods=[method], name=name)
 
     async def call(self, name: str, request: Request) -> Response:

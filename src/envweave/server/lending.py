@@ -20,7 +20,7 @@ from envweave.server.claim import Claim
 from envweave.server.express import TAKEN, Express, Returned
 from envweave.server.host import Form, Reply
 from envweave.server.session import Session
-from envweave.server.sockets import EXTENSION
+from envweave.server.sockets import EXTENSION, can_lend
 from envweave.wire.codec import decode
 
 _VARIES = re.compile(rb"(?i)(\r\n(?:content-length|x-envweave-call): ?)(\d{1,18})(?=\r\n|$)")
@@ -30,20 +30,34 @@ _NUMBER = re.compile(rb"(?i)\r\nx-envweave-call: ?(\d{1,18})(?=\r\n|$)")
 Answer = Callable[[Reply], tuple[int, bytes]]
 """The status and the body of a reply."""
 
+NEEDED = (
+    "_unset_keepalive_if_required",
+    "flow",
+    "pipeline",
+    "scheme",
+    "timeout_keep_alive",
+    "timeout_keep_alive_handler",
+    "timeout_keep_alive_task",
+    "transport",
+)
+"""Attributes of uvicorn's HTTP protocol that lending uses."""
+
 
 class LendingConnection(HttpToolsProtocol):
     """Everything but quick steps stays uvicorn's matter."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self._can_lend = can_lend(self, NEEDED)
         self._received = b""
         self._loan: tuple[Express, Session, Answer] | None = None
         self._lent: asyncio.Future[Returned] | None = None
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        scope: Any = self.scope
-        scope["extensions"] = {EXTENSION: self}
+        if self._can_lend:
+            scope: Any = self.scope
+            scope["extensions"] = {EXTENSION: self}
 
     def data_received(self, data: bytes) -> None:
         self._received = data
@@ -76,6 +90,9 @@ class LendingConnection(HttpToolsProtocol):
         if self.transport.is_closing():
             return
         returned = lent.result()
+        if returned.lost:
+            self.transport.abort()
+            return
         if returned.hung:
             session.wait(lambda reply: self._late(answer, reply))
             return

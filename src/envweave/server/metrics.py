@@ -22,6 +22,8 @@ class Metrics(Collector):
         self.ended: Counter[str] = Counter()
         """Sessions that are gone, by why."""
         self.refused = 0
+        self.episodes: Counter[str] = Counter()
+        """Episodes that have ended, by reason."""
         self.calls: Counter[str] = Counter()
         self.errors: Counter[str] = Counter()
         self.lag = 0.0
@@ -50,6 +52,7 @@ class Metrics(Collector):
         yield CounterMetricFamily("envweave_sessions_opened", "sessions opened", self.opened)
         yield CounterMetricFamily("envweave_sessions_refused", "sessions refused for lack of room", self.refused)
         yield _by("envweave_sessions_ended", "sessions ended", "why", self.ended)
+        yield _by("envweave_episodes", "episodes ended", "reason", self.episodes)
         yield _by("envweave_calls", "calls on environments", "call", self.calls)
         yield _by("envweave_errors", "calls answered with an error", "code", self.errors)
         count, buckets = 0, []

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import inspect
-import typing
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from envweave.build import blueprint
-from envweave.core.flows import Blueprint
+from envweave.core.env_types import EnvTypes, made_by, types_of
 from envweave.core.schema import json_schema
 from envweave.core.spec import EnvSpec
-from envweave.core.typed import EnvTypes, types_of
 from envweave.errors import UnsupportedError, UsageError
 from envweave.multiagent.referee import has_agents
+from envweave.plan import EnvPlan
 from envweave.server.settings import Settings
 from envweave.types import State
 
@@ -28,14 +25,14 @@ class Offer:
     def __init__(self, spec: EnvSpec, state_type: Any = None) -> None:
         self.spec = spec
         self._state_type = state_type
-        self._class = _made_by(spec.loaded())
+        self._class = made_by(spec.loaded())
         self.instance: Any = None
         """The one environment, where the server was given one instead of a factory."""
         self._sample: Any = self._class
         """The best example of the environment there is: the class, later an instance."""
         self._told_schema: dict[str, Any] | None = None
         self._told_agents = False
-        self._plan: Blueprint | None = None
+        self._plan: EnvPlan | None = None
 
     @classmethod
     def of(cls, env: Any, action_type: Any, observation_type: Any, state_type: Any, name: str | None) -> Offer:
@@ -59,11 +56,11 @@ class Offer:
     def name(self) -> str:
         return self.spec.id
 
-    def plan(self, arguments: dict[str, Any], *, autoreset: bool, **limits: Any) -> Blueprint:
+    def plan(self, arguments: dict[str, Any], *, autoreset: bool, **limits: Any) -> EnvPlan:
         if arguments or autoreset or any(limits.values()):
-            return blueprint(self.limited(limits), arguments, autoreset=autoreset)
+            return EnvPlan(self.limited(limits), arguments, autoreset).check()
         if self._plan is None:  # what most sessions want
-            self._plan = blueprint(self.spec, {})
+            self._plan = EnvPlan(self.spec).check()
         return self._plan
 
     def limited(self, limits: dict[str, Any]) -> EnvSpec:
@@ -76,9 +73,9 @@ class Offer:
         if self._sample is None or isinstance(self._sample, type):
             self._sample = env
 
-    def learn_facts(self, action_schema: dict[str, Any] | None, multi_agent: bool) -> None:
+    def learn_facts(self, facts: dict[str, Any]) -> None:
         """The same of one that lives in another process."""
-        self._told_schema, self._told_agents = action_schema, multi_agent
+        self._told_schema, self._told_agents = facts["action_schema"], facts["multi_agent"]
 
     @property
     def multi_agent(self) -> bool:
@@ -147,17 +144,6 @@ def _schema(type_: Any) -> dict[str, Any]:
     if isinstance(type_, dict):  # by agent
         return {"type": "object", "properties": {agent: _schema(one) for agent, one in type_.items()}}
     return json_schema(type_) or ANYTHING
-
-
-def _made_by(factory: Callable[..., Any]) -> type | None:
-    """The class a factory makes, where it can be seen without calling it."""
-    if isinstance(factory, type):
-        return factory
-    try:
-        returned = typing.get_type_hints(factory).get("return")
-    except (NameError, TypeError, AttributeError):
-        return None
-    return returned if isinstance(returned, type) and hasattr(returned, "step") else None
 
 
 def check_settings(offer: Offer, isolation: str, max_sessions: int | None) -> None:

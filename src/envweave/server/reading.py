@@ -60,7 +60,6 @@ def read_opening(data: Any, default_id: str) -> Opening:
         deadline=_positive(_field(data, "deadline", (int, float), "a number"), "deadline"),
         max_episode_steps=_positive(_whole(data, "max_episode_steps"), "max_episode_steps"),
         arguments=_field(data, "arguments", dict, "an object") or {},
-        episodes=_positive(_field(data, "episodes", int, "a whole number") or None, "episodes") or 0,
     )
 
 

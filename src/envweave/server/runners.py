@@ -14,8 +14,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from envweave.core.async_local import run as run_async
-from envweave.core.local import run
+from envweave.core.flow import call_it, run, run_async
 from envweave.errors import EnvError, EnvWeaveError, ProviderError, UsageError, describe
 from envweave.server.host import Form, Host, Reply, fault
 from envweave.server.shelf import SessionShelf
@@ -28,7 +27,8 @@ from envweave.wire.protocol import ERROR
 Done = Callable[[Reply | EnvWeaveError], None]
 """Gets the reply, or why there is none and never will be: the environment is lost."""
 
-Admitted = Callable[[EnvWeaveError | None], None]
+Admitted = Callable[[EnvWeaveError | None, Any], None]
+"""Gets the refusal of an action, or None and the action to step with."""
 
 QUICK = 0.001
 """Seconds; an environment that answered faster is expected to do so again."""
@@ -43,8 +43,8 @@ class Runner(ABC):
 
     @property
     @abstractmethod
-    def action_schema(self) -> dict[str, Any] | None:
-        """As a handle's `action_schema()` gives it."""
+    def facts(self) -> dict[str, Any]:
+        """What clients are told about the environment: its schemas, and whether it has several agents."""
 
     @abstractmethod
     def start(self, call: str, data: Any, form: Form, done: Done) -> None:
@@ -52,7 +52,7 @@ class Runner(ABC):
 
     @abstractmethod
     def admit(self, action: Any, done: Admitted) -> None:
-        """Tell why a step with this action would be refused, or None; at once where that can be seen from here."""
+        """Check an action without using it; at once if the environment is in this process."""
 
     @abstractmethod
     def abandon(self) -> None:
@@ -69,11 +69,16 @@ class HostRunner(Runner):
         return self._host.multi_agent
 
     @property
-    def action_schema(self) -> dict[str, Any] | None:
-        return self._host.flows.action_schema()
+    def facts(self) -> dict[str, Any]:
+        return self._host.facts
 
     def admit(self, action: Any, done: Admitted) -> None:
-        done(self._host.refusal(action))
+        try:
+            checked = self._host.check(action)
+        except UsageError as error:
+            done(error, None)
+        else:
+            done(None, checked)
 
 
 class ThreadRunner(HostRunner):
@@ -98,10 +103,10 @@ class ThreadRunner(HostRunner):
         """Run a call in the caller's thread."""
         began = time.perf_counter()
         host = self._host
-        reply = host.step(data, form) if call == "step" else run(host.handling(call, data, form))
+        reply = host.step(data, form) if call == "step" else run(host.handling(call, data, form), call_it)
         self.quick = time.perf_counter() - began < QUICK and not self._alone
         if self._abandoned and call != "close":
-            run(host.handling("close", None, form))
+            run(host.handling("close", None, form), call_it)
         return reply
 
     def abandon(self) -> None:
@@ -120,7 +125,7 @@ class LoopRunner(HostRunner):
         self._task: asyncio.Task[Reply] | None = None
 
     def start(self, call: str, data: Any, form: Form, done: Done) -> None:
-        self._task = self._loop.create_task(run_async(self._host.handling(call, data, form)))
+        self._task = self._loop.create_task(run_async(self._host.handling(call, data, form), call_it))
         self._task.add_done_callback(lambda task: _deliver(done, _outcome(task)))
 
     def abandon(self) -> None:
@@ -129,14 +134,14 @@ class LoopRunner(HostRunner):
             self._task.add_done_callback(self._close)
 
     def _close(self, _: asyncio.Task[Reply]) -> None:
-        self._task = self._loop.create_task(run_async(self._host.handling("close", None, Form.EXTENDED)))
+        self._task = self._loop.create_task(run_async(self._host.handling("close", None, Form.EXTENDED), call_it))
 
 
 class ProcessRunner(Runner):
     """In a process; a thread of the pool waits for its answer."""
 
     multi_agent = False
-    action_schema: dict[str, Any] | None = None
+    facts: dict[str, Any] = {}  # noqa: RUF012  (replaced, never changed)
 
     def __init__(self, threads: Threads, recipe: Recipe, shelf: SessionShelf, *, timeout: float | None = None) -> None:
         """Start the process and wait until its environment is built. Blocks; raises what the factory raised."""
@@ -153,7 +158,7 @@ class ProcessRunner(Runner):
             if not self._connection.poll(timeout):
                 self._process.kill()
                 self._end()
-                raise EnvError(f"{recipe.spec.id} was not built in {timeout:g} s")
+                raise EnvError(f"{recipe.plan.spec.id} was not built in {timeout:g} s")
             answer = read_answer(self._connection.recv_bytes())
         except (EOFError, OSError):
             self._end()
@@ -161,8 +166,8 @@ class ProcessRunner(Runner):
         if answer.type != "ready":
             self._end()
             raise fault_from_data(decode(answer.body))
-        facts = decode(answer.body)
-        self.multi_agent, self.action_schema = facts["multi_agent"], facts["action_schema"]
+        self.facts = decode(answer.body)
+        self.multi_agent = self.facts["multi_agent"]
 
     def start(self, call: str, data: Any, form: Form, done: Done) -> None:
         self._threads.submit(partial(self._ask, call, data, form), partial(_deliver, done))
@@ -172,7 +177,7 @@ class ProcessRunner(Runner):
 
         def told(reply: Reply | EnvWeaveError) -> None:
             refused = isinstance(reply, Reply) and reply.type == ERROR
-            done(fault_from_data(decode(reply.body)) if refused else None)  # type: ignore[union-attr]
+            done(fault_from_data(decode(reply.body)) if refused else None, action)  # type: ignore[union-attr]
 
         self.start("admit", action, Form.EXTENDED, told)
 

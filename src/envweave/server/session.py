@@ -16,9 +16,9 @@ from envweave.requests import EpisodeEnd
 from envweave.server.claim import Claim
 from envweave.server.host import Form, Reply, fault
 from envweave.server.metrics import Metrics
+from envweave.server.outcomes import end_reasons
 from envweave.server.runners import Runner, ThreadRunner, broken_off
 from envweave.server.shelf import SessionShelf
-from envweave.wire.protocol import ERROR
 
 log = logging.getLogger(__name__)
 
@@ -43,8 +43,6 @@ class Opening:
     deadline: float | None = None
     max_episode_steps: int | None = None
     arguments: dict[str, Any]
-    episodes: int = 0
-    """How many episodes a session before this one has begun, for the names of those to come."""
 
     @property
     def limits(self) -> dict[str, Any]:
@@ -67,6 +65,8 @@ class Session:
         metrics: Metrics,
     ) -> None:
         self.id = id
+        self.key = ""
+        """The client's own name for the session."""
         self.opening = opening
         self.shelf = shelf
         self.owner: Any = None
@@ -75,7 +75,6 @@ class Session:
         """How long it may wait untouched; None for ever."""
         self.began: float | None = None
         """When the call that runs was begun, by the monotonic clock, which is finer than the loop's."""
-        self.episodes = opening.episodes
         self.closed = False
         self.leaving = False
         """Closed, or about to be."""
@@ -304,14 +303,18 @@ class Session:
     def _settle(self, reply: Reply) -> None:
         """The call has ended."""
         self._metrics.called(self._call, monotonic() - (self.began or 0.0), reply.code)
-        is_tool = self._call in TOOL_CALLS
-        if reply.type != ERROR and (self._call == "reset" or (is_tool and reply.episode != self._episode)):
-            self.episodes += 1
+        if reply.episode is None or reply.episode != self._episode or self._call == "reset":
+            self.count_ends(self._call, reply)
         self._episode = reply.episode
-        if not is_tool:
+        if self._call not in TOOL_CALLS:
             self._last = reply
         self.began = None
         self._idle.append(None)
+
+    def count_ends(self, call: str, reply: Reply) -> None:
+        """Count the episodes that a call ended. Call it for `close`; other calls are counted when they end."""
+        for reason in end_reasons(call, self._episode, reply):
+            self._metrics.episodes[reason] += 1
 
     def _deliver(self, reply: Reply) -> None:
         receivers, self._receivers = self._receivers, []
@@ -329,9 +332,9 @@ class Session:
             error.requests = (end,)
         return fault(error)
 
-    def resume_at(self, episode: str | None, episodes: int) -> None:
+    def resume_at(self, episode: str | None) -> None:
         """The environment was put into the middle of an episode."""
-        self._episode, self.episodes = episode, episodes
+        self._episode = episode
 
     def give_up(self, reason: str) -> None:
         """Break off the call that runs, because it takes too long."""

@@ -39,6 +39,7 @@ class Sessions:
         self.settings = settings
         self.metrics = metrics
         self._open: dict[str, Session] = {}
+        self._keys: dict[str, Session] = {}
         self._building = 0
         self._snapshots: dict[str, Any] = {}
         self._default: asyncio.Task[Session] | None = None
@@ -123,8 +124,11 @@ class Sessions:
 
     # Opening and finding.
 
-    async def open(self, opening: Opening, *, trusted: bool = False) -> Session:
-        """Build an environment and lease it. Raises `CapacityError`, or `EnvError` if it cannot be built."""
+    async def open(self, opening: Opening, *, trusted: bool = False, key: Any = None) -> Session:
+        """Build an environment and lease it. Raises `CapacityError`, or `EnvError` if it cannot be built.
+
+        `key` is the client's own name for the session: `opened_with` finds it, if the reply was lost.
+        """
         if opening.arguments and not (trusted or self.settings.allow_arguments):
             hint = "start the server with them, or with --allow-arguments"
             raise UsageError("this server takes no arguments for its environment from clients", hint)
@@ -134,15 +138,23 @@ class Sessions:
         await self._take_room()
         shelf = SessionShelf(self._snapshots)
         try:
-            runner = await self._builder.build(opening, shelf, opening.episodes)
+            runner = await self._builder.build(opening, shelf)
             id = secrets.token_urlsafe(16)
             session = Session(id, opening, runner, shelf, self._rebuilt, self.loop, self.metrics)
             self._open[id] = session
+            if isinstance(key, str):
+                session.key = key
+                self._keys[key] = session
         finally:
             self._building -= 1
         self.metrics.opened += 1
         log.debug("session opened", extra={"session": id[:8], "env_id": opening.env_id})
         return session
+
+    def opened_with(self, key: Any) -> Session | None:
+        """The session that was opened with this key, if there is one."""
+        session = self._keys.get(key) if isinstance(key, str) else None
+        return None if session is None or session.closed else session
 
     def find(self, id: str) -> Session:
         session = self._open.get(id)
@@ -181,7 +193,7 @@ class Sessions:
         if restored.type == ERROR:
             self.close_soon(twin, "not_forked")
             return restored
-        twin.resume_at(restored.episode, session.episodes)
+        twin.resume_at(restored.episode)
         pending = decode(restored.body)["pending"]
         data = {"session_id": twin.id, "env_id": twin.env_id, "pending": pending}
         return Reply("forked", encode(data), session.episode)
@@ -208,11 +220,11 @@ class Sessions:
             "multi_agent": session.runner is not None and session.runner.multi_agent,
         }
         if schema and session.runner is not None:
-            data["action_schema"] = session.runner.action_schema
+            data |= session.runner.facts
         return data
 
     async def _rebuilt(self, session: Session) -> Runner:
-        return await self._builder.build(session.opening, session.shelf, session.episodes)
+        return await self._builder.build(session.opening, session.shelf)
 
     # Leases.
 
@@ -283,9 +295,11 @@ class Sessions:
             session.give_up(f"was still running {timeout:g} s after its session was closed")
         try:
             reply = await self._torn_down(session)
+            session.count_ends("close", reply)
         finally:
             session.shelf.clear()
             self._open.pop(session.id, None)
+            self._keys.pop(session.key, None)
             self.metrics.ended[why] += 1
             for waiting in self._at_the_door:
                 give(waiting, None)

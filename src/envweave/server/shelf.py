@@ -34,7 +34,9 @@ class SessionShelf:
 
     def drop(self, name: str) -> None:
         self._own.remove(name)
-        del self._everything[name]
+        discard = getattr(self._everything.pop(name), "discard", None)
+        if discard is not None:
+            discard()
 
     def clear(self) -> None:
         for name in self._own:

@@ -3,15 +3,52 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+from functools import cache
 from typing import Any
 
+import uvicorn
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
-from envweave.server.express import Express, Returned, Serve
+from envweave.server.express import AVAILABLE, Express, Returned, Serve
 from envweave.server.frames import whole_frames
+
+log = logging.getLogger(__name__)
 
 EXTENSION = "envweave"
 """Under this name the application finds the socket among the scope's extensions."""
+
+NEEDED = (
+    "close_sent",
+    "conn",
+    "disconnected",
+    "frames",
+    "handshake_complete",
+    "handshake_initiated",
+    "queue",
+    "read_paused",
+    "schedule_ping",
+    "scheme",
+    "transport",
+)
+"""Attributes of uvicorn's WebSocket protocol that lending uses."""
+
+
+def can_lend(protocol: object, needed: tuple[str, ...]) -> bool:
+    """Whether a connection can be lent: this system has epoll, and this uvicorn has the attributes in `needed`.
+
+    Call it once for each connection, after uvicorn's own `__init__`. A connection that cannot be lent is served by
+    uvicorn alone.
+    """
+    missing = tuple(name for name in needed if not hasattr(protocol, name))
+    if missing:
+        _warn_once(missing)
+    return AVAILABLE and not missing
+
+
+@cache
+def _warn_once(missing: tuple[str, ...]) -> None:
+    log.warning("no fast path for steps: uvicorn %s lacks %s", uvicorn.__version__, ", ".join(missing))
 
 
 class LendingSocket(WebSocketsSansIOProtocol):
@@ -19,17 +56,22 @@ class LendingSocket(WebSocketsSansIOProtocol):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self._can_lend = can_lend(self, NEEDED)
         self._aligned = True
         """Whether all that was read so far ended with a whole frame."""
         self._lent: asyncio.Future[Returned] | None = None
         self._express: Express | None = None
 
     async def run_asgi(self) -> None:
-        extensions: Any = self.scope["extensions"]
-        extensions[EXTENSION] = self
+        if self._can_lend:
+            extensions: Any = self.scope["extensions"]
+            extensions[EXTENSION] = self
         await super().run_asgi()
 
     def data_received(self, data: bytes) -> None:
+        if not self._can_lend:
+            super().data_received(data)
+            return
         if self.handshake_initiated:
             self._aligned = self._aligned and whole_frames(data)
         super().data_received(data)
@@ -61,6 +103,9 @@ class LendingSocket(WebSocketsSansIOProtocol):
             raise
         finally:
             self._lent = None
+        if returned.lost:
+            self.transport.abort()
+            return True
         if returned.unsent and not self.transport.is_closing():
             self.transport.write(returned.unsent)
         if returned.unread:

@@ -18,12 +18,12 @@ from typing import Any
 
 import msgspec
 
-from envweave.build import blueprint
-from envweave.core.flows import Snapshot
-from envweave.core.local import run
-from envweave.core.spec import EnvSpec
-from envweave.core.start import start_blocking
+from envweave.core.flow import Flow, call_it, run, run_async
+from envweave.core.local import AsyncLocalBackend, open_local
+from envweave.core.loop import BACKGROUND
+from envweave.core.operations import EpisodeSnapshot
 from envweave.errors import EnvWeaveError, UnsupportedError, UsageError, describe
+from envweave.plan import EnvPlan
 from envweave.server.host import Form, Host, Reply, fault
 from envweave.wire.codec import decode, encode
 
@@ -58,12 +58,8 @@ read_answer = msgspec.msgpack.Decoder(Answer).decode
 class Recipe:
     """What a process needs to know to build the environment. Has to be picklable."""
 
-    spec: EnvSpec
-    arguments: dict[str, Any]
-    autoreset: bool
+    plan: EnvPlan
     env_id: str
-    episodes: int
-    """How many episodes a process before this one has begun."""
     debug: bool
 
 
@@ -75,7 +71,7 @@ def main(connection: Connection, recipe: Recipe) -> None:
     shelf = TravellingShelf()
     try:
         host = _built(recipe, shelf)
-        facts = {"multi_agent": host.multi_agent, "action_schema": host.flows.action_schema()}
+        facts = host.facts
     except EnvWeaveError as error:
         connection.send_bytes(to_bytes(_answer(fault(error, debug=recipe.debug))))
         return
@@ -87,17 +83,20 @@ def main(connection: Connection, recipe: Recipe) -> None:
         if question.call == "admit":
             reply = host.admitted(data)
         else:
-            reply = run(host.handling(question.call, data, Form(question.form)))
+            reply = _run(host.handling(question.call, data, Form(question.form)), host)
         connection.send_bytes(to_bytes(_answer(reply, shelf.leaving())))
         if question.call == "close":
             return
 
 
 def _built(recipe: Recipe, shelf: TravellingShelf) -> Host:
-    plan = blueprint(recipe.spec, recipe.arguments, autoreset=recipe.autoreset)
-    env = start_blocking(plan, recipe.env_id, plan.build())
-    env.referee.episode_number = recipe.episodes
-    return Host(env, shelf, debug=recipe.debug)
+    return Host(open_local(recipe.plan, recipe.env_id), shelf, debug=recipe.debug)
+
+
+def _run(flow: Flow[Reply], host: Host) -> Reply:
+    if isinstance(host.flows, AsyncLocalBackend):
+        return BACKGROUND.run(run_async(flow, call_it))
+    return run(flow, call_it)
 
 
 def _listen(connection: Connection, questions: queue.SimpleQueue[bytes]) -> None:
@@ -120,15 +119,17 @@ class TravellingShelf:
         self.arrived = b""
         self._leaving = b""
 
-    def put(self, snapshot: Snapshot) -> str:
+    def put(self, snapshot: EpisodeSnapshot) -> str:
         try:
             self._leaving = pickle.dumps(snapshot)
         except Exception as error:  # anything may stand in the way of pickling somebody's object
             message = f"this snapshot cannot leave its process: {describe(error)}"
             raise UnsupportedError(message, "let `snapshot` return plain data, or use isolation='thread'") from None
+        finally:
+            snapshot.discard()  # a live copy has left as data
         return ""
 
-    def get(self, name: Any) -> Snapshot:
+    def get(self, name: Any) -> EpisodeSnapshot:
         if not self.arrived:
             raise UsageError(f"no snapshot {name!r:.80}")
         return pickle.loads(self.arrived)  # type: ignore[no-any-return]  # noqa: S301  (made by `put`, in a worker)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +24,13 @@ from envweave.wire.protocol import CALLS
 if TYPE_CHECKING:
     from envweave.server.sockets import LendingSocket
     from envweave.server.stream import Receive, Send
+
+log = logging.getLogger(__name__)
+
+INTERNAL_ERROR = 1011
+"""The WebSocket's close code for a failure of the server; a client reconnects and resumes its sessions."""
+CLOSE_SECONDS = 5.0
+"""How long a connection that cannot be written to may take to close."""
 
 ORDINARY = frozenset(CALLS) - {"fork", "close"}
 """Calls that go straight to the environment."""
@@ -47,24 +56,40 @@ class WovenStream:
 
     async def run(self) -> None:
         """Serve until one side leaves. The sessions wait for a client whose connection broke."""
-        writer = self._loop.create_task(self._write())
+        reader, writer = self._loop.create_task(self._read()), self._loop.create_task(self._write())
+        writer.add_done_callback(_log_failure)
         lease: float | None = self._sessions.settings.resume_within
         try:
-            while True:
-                message = await self._receive()
-                try:
-                    self._take(read_frame(message, self._sessions.settings.max_message_bytes))
-                except ProtocolError as error:
-                    self._put(None, None, fault(error))
-        except Disconnected as left:
-            lease = 0 if left.for_good else lease
+            await asyncio.wait((reader, writer), return_when=asyncio.FIRST_COMPLETED)
+            if not reader.done():
+                await self._close(reader)
+            if reader.done():
+                lease = 0 if reader.result().for_good else lease
         finally:
+            reader.cancel()
             writer.cancel()
             self._gone = True
             for session in self._refs.values():
                 self._sessions.detach(session, self, lease)
 
+    async def _close(self, reader: asyncio.Task[Disconnected]) -> None:
+        """Without a writer no reply reaches the client: close the connection, and read what was sent before that."""
+        with suppress(Exception):  # it may be closed already, and the web server closes it when `run` returns
+            await self._send({"type": "websocket.close", "code": INTERNAL_ERROR})
+        await asyncio.wait((reader,), timeout=CLOSE_SECONDS)
+
     # In.
+
+    async def _read(self) -> Disconnected:
+        """Handle messages until the client is gone."""
+        while True:
+            message = await self._receive()
+            try:
+                self._take(read_frame(message, self._sessions.settings.max_message_bytes))
+            except Disconnected as left:
+                return left
+            except ProtocolError as error:
+                self._put(None, None, fault(error))
 
     def _take(self, frame: Any) -> None:
         for message in frame if isinstance(frame, list) else (frame,):
@@ -122,15 +147,16 @@ class WovenStream:
     async def _opened(self, ref: int, data: Any) -> Reply:
         if ref in self._refs:
             raise ProtocolError(f"the ref {ref} is in use")
-        resume = data.get("resume") if isinstance(data, dict) else None
-        if resume is not None:
+        named = data if isinstance(data, dict) else {}
+        found = self._sessions.opened_with(named.get("key"))
+        if named.get("resume") is not None:
             if self._gone:  # it will try again; until then the session waits
                 raise SessionLostError("nobody waits for an answer")
-            session = self._sessions.find(str(resume))
-            if session.owner is not None and session.owner is not self:
-                session.owner.session_taken(session)
-        else:
-            session = await self._sessions.open(read_opening(data, f"{self._sessions.offer.name}#0"))
+            found = self._sessions.find(str(named["resume"]))
+        if found is not None and found.owner is not None and found.owner is not self:
+            found.owner.session_taken(found)
+        opening = partial(read_opening, data, f"{self._sessions.offer.name}#0")
+        session = found or await self._sessions.open(opening(), key=named.get("key"))
         if self._gone:
             self._sessions.close_soon(session, "disconnected")
             raise SessionLostError(f"nobody waits for {session.env_id}")
@@ -144,35 +170,39 @@ class WovenStream:
         if not isinstance(messages, list) or not all(isinstance(m, dict) and m.get("type") == "step" for m in messages):
             raise ProtocolError("the data of a batch is not a list of steps")
         problems: dict[int, EnvWeaveError | None] = {}
+        actions: dict[int, Any] = {}
 
-        def told(row: int, problem: EnvWeaveError | None) -> None:
+        def told(row: int, problem: EnvWeaveError | None, action: Any) -> None:
             problems[row] = problem
+            actions[row] = action
             if len(problems) == len(messages):
-                self._run_batch(messages, problems)
+                self._run_batch(messages, problems, actions)
 
         for row, message in enumerate(messages):
             self._admit(message, partial(told, row))
 
-    def _admit(self, message: dict[str, Any], told: Callable[[EnvWeaveError | None], None]) -> None:
+    def _admit(self, message: dict[str, Any], told: Callable[[EnvWeaveError | None, Any], None]) -> None:
         """Find out whether a step of a batch can be run; one that has run already is no problem."""
         number = message.get("id")
         try:
             session = self._session(message.get("ref", 0), number)
         except ProtocolError as error:
-            told(error)
+            told(error, None)
             return
         is_new = number == session.last_id + 1 and session.began is None
         if is_new and session.runner is not None:
             session.runner.admit(message.get("data"), told)
         else:
-            told(None)
+            told(None, message.get("data"))
 
-    def _run_batch(self, messages: list[dict[str, Any]], problems: dict[int, EnvWeaveError | None]) -> None:
+    def _run_batch(
+        self, messages: list[dict[str, Any]], problems: dict[int, EnvWeaveError | None], actions: dict[int, Any]
+    ) -> None:
         refused = any(problem is not None for problem in problems.values())
         other = BatchRefusedError("another action of the same batch was refused", "nothing has changed")
         quick = []
         for row, message in enumerate(messages):
-            ref, number, action = message.get("ref", 0), message.get("id"), message.get("data")
+            ref, number, action = message.get("ref", 0), message.get("id"), actions[row]
             session = self._refs.get(ref) if ref.__class__ is int else None
             if session is None:
                 self._put(ref, number, fault(problems[row] or other))
@@ -198,15 +228,17 @@ class WovenStream:
             self._socket.recall()
 
     async def _write(self) -> None:
-        """Send what there is, all of it in one frame."""
+        """Send what there is, all of it in one frame. Returns if the connection is gone."""
         while True:
             await self._filled
             self._filled = self._loop.create_future()
             frames, self._outbox = self._outbox, []
             text = frames[0] if len(frames) == 1 else b"[%b]" % b",".join(frames)
+            message = {"type": "websocket.send", "text": text.decode()}
             try:
-                await self._send({"type": "websocket.send", "text": text.decode()})
-            except Exception:  # the connection is gone, in whatever way this server says so; `run` sees it too
+                await self._send(message)
+            except (OSError, RuntimeError) as error:  # web servers raise these if the connection is closed or closing
+                log.debug("cannot send: %s", error)
                 return
             if self._socket is not None and self._stepping and len(self._refs) == 1 and not self._outbox:
                 await self._lend(self._socket, *next(iter(self._refs.items())))
@@ -249,6 +281,11 @@ class WovenStream:
             del self._refs[ref]
             if aloud:
                 self._put(ref, None, fault(error))
+
+
+def _log_failure(writer: asyncio.Task[None]) -> None:
+    if not writer.cancelled() and (error := writer.exception()) is not None:
+        log.error("a connection cannot be written to and is closed", exc_info=error)
 
 
 def written(ref: Any, number: Any, reply: Reply) -> bytes:

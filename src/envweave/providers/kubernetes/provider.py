@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, ClassVar
 
-from envweave.core import owners
+from envweave.core import process_identity
 from envweave.errors import ProviderError, ProviderUnreachableError, UsageError
 from envweave.providers.base import LAST_LINES, READY_TIMEOUT, Provider, health, is_stray, shown, wait_until
 from envweave.providers.kubernetes import manifests
@@ -250,7 +250,7 @@ def _entry(kind: str, thing: Mapping[str, Any], kubeconfig: str | None, context:
     about = thing["metadata"]
     marked = about.get("labels") or {}
     # A process of our own world can be looked at; of any other, only its lease tells.
-    here = marked.get("envweave.world") == owners.world()
+    here = marked.get("envweave.world") == process_identity.machine_id()
     name, namespace = about["name"], about["namespace"]
     spec = thing["spec"] if kind == "Pod" else thing["spec"]["template"]["spec"]
     port = next((each["containerPort"] for each in spec["containers"][0].get("ports") or ()), 0)

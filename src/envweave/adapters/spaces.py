@@ -1,14 +1,15 @@
-"""Gymnasium spaces for data that has a type or a JSON Schema and is no array."""
+"""Gymnasium spaces for data that is described by a type or a JSON Schema instead of an array."""
 
 from __future__ import annotations
 
 import dataclasses
-import re
-from collections.abc import Callable
 from random import Random
 from typing import Any
 
+import numpy as np
 from gymnasium import spaces
+from jsonschema import Draft202012Validator
+from referencing import Registry
 
 from envweave.core.jsonable import to_json
 from envweave.core.sample import sample
@@ -17,11 +18,11 @@ from envweave.errors import NotJSONableError, UnsupportedError
 from envweave.types import Observation
 
 _OURS = frozenset(field.name for field in dataclasses.fields(Observation))
-"""What `Observation` carries for the framework; Gymnasium and PettingZoo have other places for it."""
+"""The fields of `Observation` itself; Gymnasium and PettingZoo return their values separately."""
 
 
 class SchemaSpace(spaces.Space[Any]):
-    """The values that fit a JSON Schema; without a schema all values, and nothing to draw from."""
+    """The values that are valid under a JSON Schema; without a schema all values, and no samples."""
 
     def __init__(self, schema: dict[str, Any] | None, seed: int | None = None) -> None:
         self.schema = schema
@@ -38,17 +39,21 @@ class SchemaSpace(spaces.Space[Any]):
         return number
 
     def sample(self, mask: Any | None = None, probability: Any | None = None) -> Any:
-        """A value as JSON data. Raises `UnsupportedError` where there is nothing to draw from, and for a mask."""
+        """A value as JSON data. Raises `UnsupportedError` if the schema is missing or too general, and for a mask."""
         if mask is not None or probability is not None:
             raise UnsupportedError(f"{self} takes no mask", "draw until the environment takes the action")
         return sample(self.schema, self._random)
 
     def contains(self, x: Any) -> bool:
-        """True for JSON data that fits, and for an object whose JSON form does."""
+        """True for JSON data that is valid, and for an object whose JSON form is."""
+        if self.schema is None:
+            return True
         try:
-            return self.schema is None or _fits(to_json(x), self.schema, self.schema)
-        except (NotJSONableError, TypeError):  # TypeError: a keyword for texts or lists, and a number
+            data = to_json(x)
+        except NotJSONableError:
             return False
+        no_fetching = Registry()  # the default one looks up a `$ref` on the network
+        return bool(Draft202012Validator(self.schema, registry=no_fetching).is_valid(data))
 
     def to_jsonable(self, sample_n: Any) -> list[Any]:
         return [to_json(one) for one in sample_n]
@@ -63,7 +68,7 @@ class SchemaSpace(spaces.Space[Any]):
 
 
 def plain(observation: Any) -> Any:
-    """A dataclass or a model as a dict of its fields, without those of `Observation`; anything else as it is."""
+    """A dataclass or a model as a dict of its fields, without those of `Observation` itself; other values unchanged."""
     if dataclasses.is_dataclass(observation) and not isinstance(observation, type):
         data = dataclasses.asdict(observation)
     elif callable(dump := getattr(observation, "model_dump", None)):
@@ -75,7 +80,7 @@ def plain(observation: Any) -> Any:
 
 
 def observation_space(type_: Any) -> spaces.Space[Any]:
-    """The space of what `plain` makes of observations of a type: a `Dict` by field where it has fields."""
+    """The space of what `plain` makes of observations of a type: a `Dict` by field if the type has fields."""
     schema = None if type_ is None else json_schema(type_)
     has_fields = dataclasses.is_dataclass(type_) or hasattr(type_, "model_fields")
     if schema is None or not has_fields or "properties" not in schema:
@@ -86,52 +91,31 @@ def observation_space(type_: Any) -> spaces.Space[Any]:
     return spaces.Dict({name: SchemaSpace({**part, **shared}) for name, part in fields.items()})
 
 
-def _fits(value: Any, schema: Any, root: dict[str, Any]) -> bool:
-    """Whether JSON data fits; a keyword that is not known here forbids nothing."""
-    if isinstance(schema, bool):
-        return schema
-    if "$ref" in schema:
-        target: Any = root
-        for part in schema["$ref"].removeprefix("#/").split("/"):
-            target = target[part]
-        return _fits(value, target, root)
-    if not all(check(value, schema[keyword]) for keyword, check in _CHECKS.items() if keyword in schema):
-        return False
-    for choice in ("anyOf", "oneOf"):
-        if choice in schema and not any(_fits(value, one, root) for one in schema[choice]):
-            return False
-    if isinstance(value, dict):
-        parts, rest = schema.get("properties", {}), schema.get("additionalProperties", True)
-        return all(_fits(one, parts.get(name, rest), root) for name, one in value.items())
-    if isinstance(value, list):
-        first, rest = schema.get("prefixItems", ()), schema.get("items", True)
-        return all(_fits(one, first[i] if i < len(first) else rest, root) for i, one in enumerate(value))
-    return True
+def space_from_schema(schema: dict[str, Any] | None) -> spaces.Space[Any]:
+    """The Gymnasium space that a schema was made from, as far as it can be told; else a `SchemaSpace`."""
+    if schema is None:
+        return SchemaSpace(None)
+    array = schema.get("x-numpy")
+    if schema.get("type") == "integer" and {"minimum", "maximum"} <= schema.keys():
+        return spaces.Discrete(schema["maximum"] - schema["minimum"] + 1, start=schema["minimum"])
+    if isinstance(array, dict) and None not in array["shape"]:
+        low, high = (np.broadcast_to(_bounds(schema, side), array["shape"]) for side in ("minimum", "maximum"))
+        dtype: Any = np.dtype(array["dtype"])
+        if dtype.kind in "iu":
+            limits = np.iinfo(dtype)
+            low, high = np.maximum(low, limits.min), np.minimum(high, limits.max)
+        return spaces.Box(low.astype(dtype), high.astype(dtype), dtype=dtype.type)
+    if schema.get("x-tuple") and "prefixItems" in schema:
+        return spaces.Tuple([space_from_schema(part) for part in schema["prefixItems"]])
+    if schema.get("additionalProperties") is False and "title" not in schema:
+        return spaces.Dict({name: space_from_schema(part) for name, part in schema.get("properties", {}).items()})
+    return SchemaSpace(schema)
 
 
-def _listed(kinds: str | list[str]) -> list[str]:
-    return [kinds] if isinstance(kinds, str) else kinds
-
-
-_CLASSES: dict[str, tuple[type, ...]] = {
-    "null": (type(None),), "boolean": (bool,), "integer": (int,), "number": (int, float), "string": (str,),
-    "array": (list,), "object": (dict,),
-}  # fmt: skip
-
-_CHECKS: dict[str, Callable[[Any, Any], bool]] = {
-    "type": lambda value, kinds: any(type(value) in _CLASSES[k] for k in _listed(kinds)),
-    "const": lambda value, wanted: bool(value == wanted),
-    "enum": lambda value, allowed: value in allowed,
-    "minimum": lambda value, low: bool(value >= low),
-    "maximum": lambda value, high: bool(value <= high),
-    "exclusiveMinimum": lambda value, low: bool(value > low),
-    "exclusiveMaximum": lambda value, high: bool(value < high),
-    "multipleOf": lambda value, step: bool(value % step == 0),
-    "minLength": lambda value, least: len(value) >= least,
-    "maxLength": lambda value, most: len(value) <= most,
-    "pattern": lambda value, pattern: re.search(pattern, value) is not None,
-    "minItems": lambda value, least: len(value) >= least,
-    "maxItems": lambda value, most: len(value) <= most,
-    "required": lambda value, names: all(name in value for name in names),
-}
-"""`type` comes first: the others may rely on it."""
+def _bounds(schema: dict[str, Any], side: str) -> Any:
+    """The smallest or largest values of a nested list of numbers."""
+    if "prefixItems" in schema:
+        return np.array([_bounds(part, side) for part in schema["prefixItems"]])
+    if isinstance(schema.get("items"), dict):
+        return _bounds(schema["items"], side)
+    return np.array(schema.get(side, -np.inf if side == "minimum" else np.inf))

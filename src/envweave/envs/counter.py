@@ -30,7 +30,7 @@ class CounterEnv(Environment[Increment, Count]):
         self._done_at = done_at
         self._value = start
 
-    def reset(self) -> Count:  # type: ignore[override]  # nothing is left to chance: no seed
+    def reset(self) -> Count:
         self._value = self._start
         return Count(self._value)
 

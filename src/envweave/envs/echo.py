@@ -29,7 +29,7 @@ class EchoEnvironment(Environment[EchoAction, EchoObservation]):
 
     _steps = 0
 
-    def reset(self) -> EchoObservation:  # type: ignore[override]  # no chance, no seed
+    def reset(self) -> EchoObservation:
         self._steps = 0
         return EchoObservation("Echo environment ready!", 0, reward=0.0)
 

@@ -8,7 +8,7 @@ from typing import Literal
 
 from envweave.core.environment import Environment
 from envweave.errors import InvalidActionError
-from envweave.results import ResetResult, StepResult
+from envweave.results import MultiAgentStepResult, ResetResult, StepResult
 from envweave.types import Action, Observation
 
 
@@ -49,7 +49,7 @@ class NimEnv(Environment[Take, Heaps]):
         self.to_act = "alice"
         return ResetResult(self._look())
 
-    def step(self, actions: dict[str, Take]) -> StepResult[dict[str, Heaps]]:  # type: ignore[override]
+    def step(self, actions: dict[str, Take]) -> MultiAgentStepResult[Heaps]:
         mover, take = self.to_act, actions[self.to_act]
         if take.heap >= len(self._heaps):
             raise InvalidActionError(f"{mover}: there is no heap {take.heap}", f"heaps: {self._heaps}")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from envweave.core.environment import Environment
-from envweave.results import ResetResult, StepResult
+from envweave.results import MultiAgentStepResult, ResetResult, StepResult
 from envweave.types import Action, Observation
 
 BEATS = {"rock": "scissors", "paper": "rock", "scissors": "paper"}
@@ -41,13 +41,13 @@ class RockPaperScissorsEnv(Environment[Throw, Round]):
         self._wins = dict.fromkeys(self.agents, 0)
         self._left = rounds
 
-    def reset(self) -> ResetResult[dict[str, Round]]:  # type: ignore[override]  # chance is the players' own
+    def reset(self) -> ResetResult[dict[str, Round]]:  # chance is the players' own
         self._hands = dict.fromkeys(self.agents, "")
         self._wins = dict.fromkeys(self.agents, 0)
         self._left = self._rounds
         return ResetResult(self._look())
 
-    def step(self, actions: dict[str, Throw]) -> StepResult[dict[str, Round]]:  # type: ignore[override]
+    def step(self, actions: dict[str, Throw]) -> MultiAgentStepResult[Round]:
         self._hands = {agent: throw.hand for agent, throw in actions.items()}
         self._left -= 1
         left, right = self._hands["left"], self._hands["right"]

@@ -1,6 +1,6 @@
-"""What envweave does, in a quarter of a minute: `make demo`, or `python -m envweave.examples.demo`.
+"""A tour of envweave in fifteen seconds: `make demo`, or `python -m envweave.examples.demo`.
 
-An environment made by its ID and driven, with the requests it makes; a game of two; a short training run.
+It drives an environment and prints its requests, plays a two-player game, and runs a short training.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def play_nim() -> None:
 
 
 def tell(call: str, result: Any) -> None:
-    """A call, and what the environment told or asked in return."""
+    """Print a call, its result and its requests."""
     out.print(f"{call} -> reward {result.reward}, done {result.done}", markup=False)
     for request in result.requests:
         match request:

@@ -1,7 +1,7 @@
-"""The coding environment on a server, driven by its typed client: code in, output and exit code out.
+"""Run code in the coding environment on a server, with its typed client.
 
-python -m envweave.examples.local_coding_env                     # starts a server of its own
-python -m envweave.examples.local_coding_env --url http://…      # uses one that runs
+python -m envweave.examples.local_coding_env                     # starts its own server
+python -m envweave.examples.local_coding_env --url http://…      # uses a running server
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ STEPS = (
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Run code in the coding environment.")
-    parser.add_argument("--url", help="a server that runs already, e.g. http://localhost:8000")
+    parser.add_argument("--url", help="a running server, e.g. http://localhost:8000")
     url = parser.parse_args(arguments).url
     if url:
         run(url)

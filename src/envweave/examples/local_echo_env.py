@@ -1,7 +1,7 @@
-"""The echo environment on a server, driven by its typed client.
+"""Use the echo environment on a server, with its typed client.
 
-python -m envweave.examples.local_echo_env                     # starts a server of its own
-python -m envweave.examples.local_echo_env --url http://…      # uses one that runs
+python -m envweave.examples.local_echo_env                     # starts its own server
+python -m envweave.examples.local_echo_env --url http://…      # uses a running server
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from envweave.testing.serving import running_server
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Talk to an echo server.")
-    parser.add_argument("--url", help="a server that runs already, e.g. http://localhost:8000")
+    parser.add_argument("--url", help="a running server, e.g. http://localhost:8000")
     url = parser.parse_args(arguments).url
     if url:
         talk(url)

@@ -2,14 +2,14 @@
 
     python -m envweave.examples.train_lineworld_pg --num-envs 16 --episodes 400
 
-Expected, with any seed: a success rate of 0.95 or more over the last 100 episodes, after about two seconds.
+Expected with any seed: a success rate of at least 0.95 over the last 100 episodes, after about two seconds.
 Writes runs/lineworld/<utc>/{config.json, metrics.jsonl, metrics.png, summary.json, checkpoint.json}.
 
-With `--backend docker_http` the environments are in containers of the image that `envweave build lineworld` makes, or
-of `--docker-image`, spread over `--containers` of them; with `subprocess` they are in a server process.
+With `--backend docker` the environments run in containers of the image that `envweave build lineworld` builds, or of
+`--docker-image`, spread over `--containers` of them. With `--backend subprocess` they run in a server process.
 
-`--resume DIR` goes on from the last checkpoint of that run; walks that were under way then begin anew.
-Exit codes: 0 done, 1 the environment failed, 2 wrong call, 130 stopped by Ctrl-C (checkpoint and summary are written).
+`--resume DIR` continues from the last checkpoint of that run; unfinished episodes begin again.
+Exit codes: 0 success, 1 the environment failed, 2 usage, 130 stopped by Ctrl-C (checkpoint and summary are written).
 """
 
 from __future__ import annotations
@@ -47,20 +47,20 @@ KEEP = 0.95  # of the baseline, at each episode
 FIXED = ("seed", "num_envs", "lr", "gamma", "size", "max_steps", "window")  # what a resumed run cannot change
 NUMBERS: dict[str, tuple[float | None, float, float, str]] = {  # default, lowest, highest
     "--seed": (0, 0, 2**32, "of the policy and the environments"),
-    "--num-envs": (16, 1, 10_000, "environments side by side"),
-    "--episodes": (400, 0, 10**7, "how many; 0 for as many as the target takes"),
-    "--max-episodes": (10_000, 1, 10**7, "the most with --episodes 0"),
-    "--window": (100, 1, 10**6, "episodes that rate and average are taken over"),
-    "--min-episodes": (100, 0, 10**7, "the fewest before the target ends the run"),
+    "--num-envs": (16, 1, 10_000, "number of environments"),
+    "--episodes": (400, 0, 10**7, "number of episodes; 0 runs until the target is reached"),
+    "--max-episodes": (10_000, 1, 10**7, "maximum with --episodes 0"),
+    "--window": (100, 1, 10**6, "episodes over which rate and average are computed"),
+    "--min-episodes": (100, 0, 10**7, "minimum before the target ends the run"),
     "--target-success-rate": (None, 0.0, 1.0, "ends the run"),
     "--log-every": (50, 1, 10**7, "episodes between lines and checkpoints"),
     "--lr": (0.25, 1e-6, 100.0, "learning rate"),
     "--gamma": (0.99, 0.0, 1.0, "discount"),
     "--size": (5, 1, 1000, "steps from the start to a goal"),
     "--max-steps": (0, 0, 10**6, "steps in an episode; 0 for four times the size"),
-    "--containers": (None, 1, 1000, "that share the environments; as many as they need if left out"),
+    "--containers": (None, 1, 1000, "number of containers; default: as many as needed"),
 }
-BACKENDS = ("inproc", "thread", "subprocess", "docker_http", "kubernetes")
+BACKENDS = ("inproc", "thread", "subprocess", "docker", "docker_http", "kubernetes")
 
 
 @dataclass
@@ -206,7 +206,7 @@ def new_folder(wanted: Path) -> Path:
                 folder = Path(f"{wanted.resolve()}-{number}")
     except OSError as error:
         message = f"cannot make the run folder {wanted}: {error.strerror}"
-        raise ew.UsageError(message, "--run-dir names another place") from None
+        raise ew.UsageError(message, "use --run-dir to choose another directory") from None
 
 
 def resume(options: argparse.Namespace) -> Run:
@@ -311,7 +311,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--plot", action=argparse.BooleanOptionalAction, default=True, help="draw metrics.png")
     parser.add_argument("--run-dir", type=Path, help="a new directory (runs/lineworld/<utc>)")
-    parser.add_argument("--resume", type=Path, metavar="DIR", help="go on with the run in DIR")
+    parser.add_argument("--resume", type=Path, metavar="DIR", help="continue the run in DIR")
     options = parser.parse_args(argv)
     if options.resume is not None:
         saved = read(options.resume / "config.json")

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from envweave.core.shapes import read_reward
+from envweave.core.return_values import read_reward
 from envweave.errors import BadResultError
 from envweave.rewards.observation import changed, member, metadata_of
 from envweave.rewards.scores import Scores, total

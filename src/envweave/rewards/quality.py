@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from envweave.core.source import UnreadableError
+from envweave.core.parse_code import UnreadableError
 from envweave.rewards.base import RewardTransform, checked_name, checked_number
 from envweave.rewards.run import read_code, read_run
 from envweave.rewards.source import read_tree

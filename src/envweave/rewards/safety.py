@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from envweave.core.source import UnreadableError
+from envweave.core.parse_code import UnreadableError
 from envweave.errors import UsageError
 from envweave.rewards.base import RewardTransform, checked_name, checked_number
 from envweave.rewards.dangers import Danger, find_dangers

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from math import fsum, isfinite
 from typing import Any, TypeAlias
 
-from envweave.core.shapes import read_reward
+from envweave.core.return_values import read_reward
 from envweave.errors import BadResultError, EnvError, EnvWeaveError, describe
 
 Value: TypeAlias = "float | Mapping[str, Value] | None"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from envweave.core.source import parse
+from envweave.core.parse_code import parse
 from envweave.errors import BadResultError
 from envweave.rewards.run import has_succeeded, read_code
 

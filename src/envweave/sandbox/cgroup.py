@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from envweave.core.owners import is_dead, world
+from envweave.core.process_identity import is_dead, machine_id
 from envweave.sandbox.waiting import BLOCKING, Wait, drive
 
 _ROOT = Path("/sys/fs/cgroup")
@@ -134,7 +134,7 @@ class Groups:
             raise OSError("this process is about to end")
         for late in list(_LATE):
             late.is_removed()
-        name = f"envweave-{world()}-{os.getpid()}-{next(_NUMBERS)}"
+        name = f"envweave-{machine_id()}-{os.getpid()}-{next(_NUMBERS)}"
         folders = {
             key: self.parents[key] / name for key, value in wanted.items() if value is not None and key in self.parents
         }
@@ -218,7 +218,7 @@ def _version() -> int:
 def _sweep(parents: dict[str, Path]) -> None:
     """Groups of hosts that were killed before they could remove them."""
     for parent in parents.values():
-        for folder in parent.glob(f"envweave-{world()}-*"):
+        for folder in parent.glob(f"envweave-{machine_id()}-*"):
             if is_dead(folder.name.split("-")[2]):
                 with suppress(OSError):
                     folder.rmdir()

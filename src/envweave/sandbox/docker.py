@@ -30,7 +30,7 @@ from contextlib import suppress
 from dataclasses import asdict
 from typing import Any, TypeVar
 
-from envweave.core import owners
+from envweave.core import process_identity
 from envweave.errors import SandboxError, UnavailableError
 from envweave.sandbox import boot, confinement, door
 from envweave.sandbox.base import Boundary, Place
@@ -209,7 +209,7 @@ def _connect() -> Any:
 
 
 def _labels() -> dict[str, str]:
-    return {"envweave.kind": "sandbox", "envweave.world": owners.world()}
+    return {"envweave.kind": "sandbox", "envweave.world": process_identity.machine_id()}
 
 
 def _sweep(client: Any) -> None:
@@ -217,7 +217,7 @@ def _sweep(client: Any) -> None:
     door.sweep()
     labels = [f"{name}={value}" for name, value in _labels().items()]
     for each in client.containers.list(all=True, filters={"label": labels}, ignore_removed=True):
-        if owners.is_dead(each.labels["envweave.owner"]):
+        if process_identity.is_dead(each.labels["envweave.owner"]):
             with suppress(DockerException):  # somebody else is at it
                 each.remove(v=True, force=True)
 

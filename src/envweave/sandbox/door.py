@@ -10,7 +10,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from envweave.core.owners import is_dead, world
+from envweave.core.process_identity import is_dead, machine_id
 from envweave.errors import SandboxError
 from envweave.sandbox.guest.frames import Hangup
 from envweave.sandbox.waiting import Wait
@@ -23,7 +23,7 @@ class Door:
     """Anybody on this machine may knock, for we do not know who the other side runs as; one process is let in."""
 
     def __enter__(self) -> Door:
-        self.folder = tempfile.mkdtemp(prefix=f"{_PREFIX}-{world()}-{os.getpid()}-")
+        self.folder = tempfile.mkdtemp(prefix=f"{_PREFIX}-{machine_id()}-{os.getpid()}-")
         self._listener = socket.socket(socket.AF_UNIX)
         try:
             os.chmod(self.folder, 0o711)  # noqa: S103
@@ -62,7 +62,7 @@ class Door:
 
 def sweep() -> None:
     """Folders of hosts that were killed while somebody was on the way."""
-    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}-{world()}-*"):
+    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}-{machine_id()}-*"):
         if is_dead(folder.name.split("-")[3]):
             shutil.rmtree(folder, ignore_errors=True)
 

@@ -18,6 +18,7 @@ from envweave.testing.trial import Check, Trial
 CHECKS: tuple[Check, ...] = (
     life.check_environment,
     life.check_factory,
+    declared.check_agents,
     shapes.check_reset,
     shapes.check_observation_type,
     shapes.check_step,

@@ -10,11 +10,28 @@ from typing import Any, ClassVar, Literal
 
 from envweave.errors import InvalidActionError
 from envweave.requests import NeedAction
-from envweave.testing.report import Problem, Problems, attempt, problem_of
+from envweave.testing.report import Problem, Problems, SkippedError, attempt, problem_of
 from envweave.testing.trial import Trial, by_agent
 from envweave.types import Action, Observation, State
 
 _ANNOTATE = "annotate it: class MyEnv(ew.Environment[MyAction, MyObservation]), or set action_type or action_space"
+
+
+def check_agents(trial: Trial) -> Problems:
+    """Agents that `reset` names and that observations are keyed by are declared before the reset.
+
+    Without a declaration an environment is played for one agent, and everything else that could be found is wrong.
+    """
+    episode = trial.played[0]
+    if trial.first.several:
+        return
+    observation = episode.frames[0].result.observation if episode.frames else None
+    is_by_agent = isinstance(observation, Mapping) and bool(observation) and set(observation) <= set(episode.agents)
+    if not is_by_agent:
+        raise SkippedError("it is for one agent")
+    named = ", ".join(map(str, episode.agents))
+    message = f"reset sets `agents` to {named} without declaring it, so the environment is taken to be for one agent"
+    yield Problem(message, "declare `possible_agents` or `agents: list[str]` in the class")
 
 
 def check_action_schema(trial: Trial) -> Problems:

@@ -35,7 +35,7 @@ class Frame:
 
 
 @dataclass(slots=True)
-class Failure:
+class FailedCall:
     """A call that raised; `raw` is what the author's code returned, if it did."""
 
     call: Call
@@ -44,14 +44,16 @@ class Failure:
 
 
 @dataclass(slots=True)
-class Episode:
+class PlayedEpisode:
     """What happened, as far as it went."""
 
     seed: int
     frames: list[Frame] = field(default_factory=list)
+    agents: tuple[Any, ...] = ()
+    """What the environment's `agents` were after the reset."""
     actions: list[Any] = field(default_factory=list)
     refusals: int = 0
-    failure: Failure | None = None
+    failure: FailedCall | None = None
     speechless: Exception | None = None
     """Why no action could be drawn."""
 

@@ -12,7 +12,7 @@ from envweave.core.sample import sample
 from envweave.errors import InvalidActionError
 from envweave.requests import DEFAULT_AGENT, NeedAction, ToolCall
 from envweave.results import ResetResult, StepResult
-from envweave.testing.episode import NOTHING, Call, Episode, Failure, Frame, Watch
+from envweave.testing.episode import NOTHING, Call, FailedCall, Frame, PlayedEpisode, Watch
 from envweave.testing.prints import fingerprint, observed
 from envweave.testing.report import attempt
 
@@ -76,24 +76,26 @@ class Player:
             self._several = [need.agent_id for need in self.needs] != [DEFAULT_AGENT]
         return bool(self._several)
 
-    def play(self, seed: int, max_steps: int, random: Random) -> Episode:
+    def play(self, seed: int, max_steps: int, random: Random) -> PlayedEpisode:
         """A new episode with random actions."""
-        episode = Episode(seed)
+        episode = PlayedEpisode(seed)
         for _ in self.unfold(episode, Drawing(random), max_steps):
             pass
         return episode
 
-    def replay(self, seed: int, actions: Sequence[Any] = (), *, max_steps: int) -> Episode:
+    def replay(self, seed: int, actions: Sequence[Any] = (), *, max_steps: int) -> PlayedEpisode:
         """A new episode with given actions; without any it is a reset alone."""
-        episode = Episode(seed)
+        episode = PlayedEpisode(seed)
         for _ in self.unfold(episode, Script(actions), max_steps):
             pass
         return episode
 
-    def unfold(self, episode: Episode, policy: Policy, max_steps: int) -> Iterator[None]:
+    def unfold(self, episode: PlayedEpisode, policy: Policy, max_steps: int) -> Iterator[None]:
         """Play into `episode`, one call for each `next`, until it ends, fails, or the policy is out of actions."""
         if not self._call(episode, "reset", partial(self.handle.reset, seed=episode.seed)):
             return
+        agents, _ = attempt(lambda: tuple(self.env.agents))
+        episode.agents = agents or ()
         yield
         while len(episode.steps) < max_steps and not episode.ended:
             tool = next((request for request in self.handle.pending if isinstance(request, ToolCall)), None)
@@ -105,7 +107,7 @@ class Player:
                 return
             yield
 
-    def _act(self, episode: Episode, policy: Policy) -> bool:
+    def _act(self, episode: PlayedEpisode, policy: Policy) -> bool:
         needs, refusal = self.needs, ""
         for _ in range(PATIENCE if needs else 0):
             try:
@@ -129,17 +131,17 @@ class Player:
             episode.speechless = InvalidActionError(message, hint)
         return False
 
-    def _call(self, episode: Episode, call: Call, run: Callable[[], Any]) -> bool:
+    def _call(self, episode: PlayedEpisode, call: Call, run: Callable[[], Any]) -> bool:
         if self.watch is not None:
             self.watch.raw = NOTHING
         result, error = attempt(run)
         if error is not None:
-            episode.failure = Failure(call, error, NOTHING if self.watch is None else self.watch.raw)
+            episode.failure = FailedCall(call, error, NOTHING if self.watch is None else self.watch.raw)
             return False
         self._note(episode, call, result)
         return True
 
-    def _note(self, episode: Episode, call: Call, result: ResetResult[Any] | StepResult[Any]) -> None:
+    def _note(self, episode: PlayedEpisode, call: Call, result: ResetResult[Any] | StepResult[Any]) -> None:
         raw = result if self.watch is None else self.watch.raw
         seen, metadata = observed(result.observation)
         verdict = fingerprint([result.reward, result.terminated, result.truncated])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import islice, zip_longest
 
 from envweave.testing.chance import chance
-from envweave.testing.episode import Episode
+from envweave.testing.episode import PlayedEpisode
 from envweave.testing.life import reset_parameters
 from envweave.testing.play import Player, Script
 from envweave.testing.report import Problem, Problems, SkippedError, problem_of
@@ -99,8 +99,8 @@ def check_interleaving(trial: Trial) -> Problems:
     yield from islice(found, 1)
 
 
-def _together(players: tuple[Player, ...], played: tuple[Episode, ...], max_steps: int) -> list[Episode]:
-    again = [Episode(episode.seed) for episode in played]
+def _together(players: tuple[Player, ...], played: tuple[PlayedEpisode, ...], max_steps: int) -> list[PlayedEpisode]:
+    again = [PlayedEpisode(episode.seed) for episode in played]
     games = [
         player.unfold(new, Script(old.actions), max_steps)
         for player, new, old in zip(players, again, played, strict=True)
@@ -116,14 +116,14 @@ def _needs(trial: Trial, *names: str) -> None:
             raise SkippedError(f"cannot be told while `{name}` has a finding")
 
 
-def _apart(one: Episode, other: Episode, when: str, fix: str) -> Problems:
+def _apart(one: PlayedEpisode, other: PlayedEpisode, when: str, fix: str) -> Problems:
     """The difference, if it is more than one in `info`: that is for `seed_repeats` to say."""
     problem = difference(one, other, when, fix)
     if problem is not None and problem.severity == "error":
         yield problem
 
 
-def difference(one: Episode, other: Episode, when: str, fix: str) -> Problem | None:
+def difference(one: PlayedEpisode, other: PlayedEpisode, when: str, fix: str) -> Problem | None:
     """The first place where two episodes part, or None; a difference in `info` alone is a warning."""
     told: Problem | None = None
     for number, (left, right) in enumerate(zip(one.frames, other.frames, strict=False)):

@@ -30,9 +30,11 @@ class Served:
         return self.url.replace("http", "ws", 1) + "/ws"
 
     def errors(self) -> str:
-        """What it has written so far, but for the line that says where it is: its log."""
+        """Its log: what it has written so far, without the lines that say where it is."""
         lines = self._provider.logs().splitlines(keepends=True)
-        return "".join(line for line in lines if f" at {self.url} (pid " not in line)
+        return "".join(
+            line for line in lines if f" at {self.url} (pid " not in line and f" at {self.url}/web" not in line
+        )
 
 
 @contextmanager

@@ -6,10 +6,10 @@ import typing
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from envweave.core.shapes import read_flag, read_reward, read_step
+from envweave.core.return_values import read_flag, read_reward, read_step
 from envweave.errors import BadResultError, EnvError
 from envweave.results import StepResult
-from envweave.testing.episode import NOTHING, Failure
+from envweave.testing.episode import NOTHING, FailedCall
 from envweave.testing.prints import fingerprint
 from envweave.testing.report import Problem, Problems, SkippedError, problem_of
 from envweave.testing.trial import Trial, by_agent
@@ -66,7 +66,7 @@ def _misfit(trial: Trial, agent: str | None, value: Any) -> str | None:
 def observation_type(trial: Trial, agent: str | None) -> Any:
     """The declared type of one agent's observation, or None; `Any` declares nothing."""
     declared = trial.types.observation
-    if agent is not None and typing.get_origin(declared) is dict:
+    if agent is not None and typing.get_origin(declared) in (dict, Mapping):
         declared = typing.get_args(declared)[1]
     if isinstance(declared, dict):
         declared = declared.get(agent)
@@ -90,7 +90,7 @@ def check_step(trial: Trial) -> Problems:
         _ = trial.steps
 
 
-def _explained(failure: Failure) -> bool:
+def _explained(failure: FailedCall) -> bool:
     """A finding about the reward or the flags says it better."""
     return failure.raw is not NOTHING and (any(_bad_rewards(failure.raw)) or any(_bad_flags(failure.raw)))
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from envweave.errors import UnsupportedError, UsageError
 from envweave.requests import EpisodeEnd, NeedAction, ToolCall
-from envweave.testing.episode import Episode
+from envweave.testing.episode import PlayedEpisode
 from envweave.testing.report import Problem, Problems, SkippedError, attempt, problem_of
 from envweave.testing.trial import Trial
 
@@ -24,7 +24,7 @@ def check_requests(trial: Trial) -> Problems:
             return
 
 
-def _asking(episode: Episode) -> Problem | None:
+def _asking(episode: PlayedEpisode) -> Problem | None:
     fix = "leave need_action to the framework, or ask somebody after each step that does not end the episode"
     for frame in episode.frames:
         asked = [request for request in frame.pending if isinstance(request, NeedAction | ToolCall)]
@@ -39,7 +39,7 @@ def _asking(episode: Episode) -> Problem | None:
     return None
 
 
-def _ending(episode: Episode) -> Problem | None:
+def _ending(episode: PlayedEpisode) -> Problem | None:
     ends = [r for frame in episode.steps for r in frame.result.requests if isinstance(r, EpisodeEnd)]
     whole = [end for end in ends if end.agent_id is None]
     if len(whole) != episode.ended:

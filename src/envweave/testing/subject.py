@@ -7,16 +7,17 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from envweave.build import blueprint
-from envweave.core.flows import Blueprint
+from envweave.core.env_types import EnvTypes, is_bare_base, types_of
 from envweave.core.handle import AsyncEnvHandle, EnvHandle
-from envweave.core.local import LocalEnv
+from envweave.core.local import open_local
 from envweave.core.lookup import load
+from envweave.core.operations import LocalPlan
+from envweave.core.referee import Referee
 from envweave.core.spec import EnvSpec
 from envweave.core.transform import transformed
-from envweave.core.typed import EnvTypes, types_of
 from envweave.errors import UsageError
 from envweave.multiagent.referee import has_agents
+from envweave.plan import EnvPlan
 from envweave.registry.make import spec
 from envweave.testing.episode import NOTHING
 from envweave.testing.play import Player
@@ -35,35 +36,81 @@ class Subject:
         self.spec = EnvSpec(id=_name(target))
         try:
             self.spec = _spec(target, single=self.single)
-            self._plan = blueprint(self.spec, kwargs)
+            self._plan: LocalPlan = EnvPlan(self.spec, kwargs).check()
         except UsageError:
             raise
         except Exception as error:  # a module that cannot be imported, of an environment that can be named
-            self._plan = Blueprint(functools.partial(_raise, error), _raise)
+            self._plan = BrokenPlan(error)
 
     def open(self, number: int) -> Player:
         """A player on a new environment, or on the single one. Raises whatever the author's code raises."""
         env = self._plan.build()
         if isinstance(env, AsyncEnvHandle):
-            from envweave.core.faces import BridgedEnv  # asyncio, for those handles that need it
-            from envweave.core.loop import BACKGROUND
-
-            env = BridgedEnv(env, BACKGROUND)
+            env = env.sync
         if isinstance(env, EnvHandle):
-            return Player(env, getattr(env, "unwrapped", None) or env)
-        watched = Watched(_waited_for(env), transforms=hasattr(env, "transform"))
-        plan = Blueprint(lambda: watched, lambda _, name: self._plan.rules(env, name))
-        handle = LocalEnv(plan, f"{self.spec.id}#{number}", watched)
-        return Player(handle, env, watched, several=has_agents(env))
+            return Player(env, env.unwrapped or env)
+        watched = WatchedEnv(_waited_for(env), transforms=hasattr(env, "transform"))
+        backend = open_local(WatchedPlan(self._plan, env), f"{self.spec.id}#{number}", watched)
+        return Player(EnvHandle(backend, self.spec), env, watched, several=has_agents(env))
 
     def types(self, env: Any) -> EnvTypes:
         """The types that the spec declares, or the class."""
         found, declared = types_of(env), (self.spec.action_type, self.spec.observation_type)
-        action, observation = (load(type_) if isinstance(type_, str) else type_ for type_ in declared)
+        loaded = (load(type_) if isinstance(type_, str) else type_ for type_ in declared)
+        action, observation = (None if is_bare_base(type_) else type_ for type_ in loaded)
         return EnvTypes(action or found.action, observation or found.observation)
 
 
-class Watched:
+class BrokenPlan:
+    """The plan of an environment that cannot be imported."""
+
+    autoreset = False
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    def build(self) -> Any:
+        raise self._error
+
+    def open(self, id: str, env: Any = None) -> Any:
+        raise self._error
+
+    def prepared(self, env: Any, source: str) -> Any:
+        raise self._error
+
+    def rules(self, env: Any, id: str) -> Referee:
+        raise self._error
+
+    def observation_type(self, env: Any) -> Any:
+        raise self._error
+
+
+class WatchedPlan:
+    """The rules of an environment for the `WatchedEnv` around it. It is built once."""
+
+    autoreset = False
+
+    def __init__(self, plan: LocalPlan, env: Any) -> None:
+        self._plan = plan
+        self._env = env
+
+    def build(self) -> Any:
+        return self._plan.build()
+
+    def open(self, id: str, env: Any = None) -> Any:
+        return open_local(self, id, env)
+
+    def prepared(self, env: Any, source: str) -> Any:
+        return self._plan.prepared(env, source)
+
+    def rules(self, env: Any, id: str) -> Referee:
+        return self._plan.rules(self._env, id)
+
+    def observation_type(self, env: Any) -> Any:
+        return self._plan.observation_type(self._env)
+
+
+class WatchedEnv:
     """Passes everything on to an environment and keeps what the author's code returned last."""
 
     transform = None
@@ -80,6 +127,8 @@ class Watched:
             self.respond = self._noting(env.respond, transform=transforms)
 
     def __getattr__(self, name: str) -> Any:
+        if name == "_env":  # not set yet: the object is being copied
+            raise AttributeError(name)
         return getattr(self._env, name)
 
     def _noting(self, method: Callable[..., Any], *, transform: bool = False) -> Callable[..., Any]:
@@ -125,12 +174,25 @@ def _name(target: Any) -> str:
 
 
 def _waited_for(env: Any) -> Any:
-    if not inspect.iscoroutinefunction(env.step):
-        return env
-    from envweave.core.async_local import Blocking  # asyncio, for those environments that need it
-
-    return Blocking(env)
+    return Blocking(env) if inspect.iscoroutinefunction(env.step) else env
 
 
-def _raise(error: Exception, *_: Any) -> Any:
-    raise error
+class Blocking:
+    """An async environment for a caller that can only wait; its coroutines run on the background loop."""
+
+    def __init__(self, env: Any) -> None:
+        self._env = env
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "_env":  # not set yet: the object is being copied
+            raise AttributeError(name)
+        member = getattr(self._env, name)
+        if not inspect.iscoroutinefunction(member):
+            return member
+        from envweave.core.loop import BACKGROUND  # asyncio, for those environments that need it
+
+        @functools.wraps(member)
+        def wait(*args: Any, **kwargs: Any) -> Any:
+            return BACKGROUND.run(member(*args, **kwargs))
+
+        return wait

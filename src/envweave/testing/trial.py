@@ -7,8 +7,8 @@ from functools import cached_property, partial
 from random import Random
 from typing import Any, TypeAlias
 
-from envweave.core.typed import EnvTypes
-from envweave.testing.episode import Episode, Frame
+from envweave.core.env_types import EnvTypes
+from envweave.testing.episode import Frame, PlayedEpisode
 from envweave.testing.play import Player
 from envweave.testing.report import Finding, Problems, Report, SkippedError, attempt, problem_of
 from envweave.testing.subject import Subject
@@ -65,10 +65,17 @@ class Trial:
     def types(self) -> EnvTypes:
         return self.subject.types(self.first.env)
 
+    @property
+    def episodes(self) -> list[PlayedEpisode]:
+        """The episodes played, unless the environment was played as something it is not."""
+        if self.failed("agents"):
+            raise SkippedError("it was played for one agent: see `agents`")
+        return self.played
+
     @cached_property
-    def episodes(self) -> list[Episode]:
+    def played(self) -> list[PlayedEpisode]:
         """Random episodes on the first instance, each with its own seed; one that fails or gets nowhere is the last."""
-        played: list[Episode] = []
+        played: list[PlayedEpisode] = []
         for number in range(self._number):
             episode = self.first.play(self.seed + number, self.max_steps, Random(f"{self.seed}/{number}"))
             played.append(episode)
@@ -95,14 +102,14 @@ class Trial:
         return found
 
     @property
-    def sound(self) -> Episode:
+    def sound(self) -> PlayedEpisode:
         """The first episode, if none of them failed."""
         failed = next((episode.failure for episode in self.episodes if episode.failure is not None), None)
         if failed is not None:
             raise SkippedError(f"a {failed.call} failed: see the findings before this")
         return self.episodes[0]
 
-    def replay(self, episode: Episode, *, on: Player | None = None) -> Episode:
+    def replay(self, episode: PlayedEpisode, *, on: Player | None = None) -> PlayedEpisode:
         """The same seed and the same actions once more."""
         return (on or self.first).replay(episode.seed, episode.actions, max_steps=self.max_steps)
 

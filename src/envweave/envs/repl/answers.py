@@ -12,7 +12,7 @@ import ast
 import re
 from collections.abc import Callable, Iterable, Iterator
 
-from envweave.core.source import parsed
+from envweave.core.parse_code import parsed
 
 NOT_TAKEN = "a printed FINAL(…) was not taken for the answer: it may be a quotation. Call FINAL(value) itself."
 

@@ -3,33 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NoReturn, Self, cast
 
-from envweave.build import adapt
 from envweave.client.env_client import EnvClient
-from envweave.client.startable import Startable
-from envweave.core.handle import AsyncEnvHandle, EnvHandle
+from envweave.client.launch import Launchable
+from envweave.core.backend import Backend
+from envweave.core.handle import EnvHandle
 from envweave.envs.repl.environment import REPLEnvironment
 from envweave.envs.repl.types import REPLAction, REPLObservation, REPLState
 from envweave.errors import UnsupportedError, UsageError
+from envweave.plan import adapt
 from envweave.requests import Request
 from envweave.results import ResetResult, StepResult
 
 if TYPE_CHECKING:
-    from envweave.client.home import Home
+    from envweave.client.managed_server import ManagedServer
     from envweave.envs.repl.asking import Query
     from envweave.envs.repl.scoring import Metric
     from envweave.providers.base import Provider
     from envweave.sandbox import Limits
-
-T = TypeVar("T")
 
 
 class RemoteREPL(EnvClient[REPLAction, REPLObservation, REPLState]):
     """The client that knows the REPL's types, and nothing else."""
 
 
-class REPLEnv(Startable, EnvHandle[REPLObservation]):
+class REPLEnv(Launchable, EnvHandle[REPLAction, REPLObservation]):
     """A Python REPL with a large `context`, here or, with `base_url`, on a server, ours or OpenEnv's; or in a container
     that it starts, by `REPLEnv.from_docker_image("repl-env:latest")`.
 
@@ -45,7 +44,7 @@ class REPLEnv(Startable, EnvHandle[REPLObservation]):
 
     def __init__(
         self,
-        base_url: str | Provider | Home | None = None,
+        base_url: str | Provider | ManagedServer | None = None,
         *,
         llm_query_fn: Query | None = None,
         llm_batch_fn: Query | None = None,
@@ -72,10 +71,11 @@ class REPLEnv(Startable, EnvHandle[REPLObservation]):
         given = {name: value for name, value in locals().items() if name not in _OF_THE_CONNECTION}
         options = {name: value for name, value in given.items() if value != _USUAL[name]}
         self._names: list[str] | None = []
+        self.spec = None
         if base_url is None:
             if token is not None:
                 raise UsageError("a token, but no server", "pass base_url=…")
-            self._handle: EnvHandle[REPLObservation] = adapt(REPLEnvironment(**options), id="repl")
+            self._handle: EnvHandle[REPLAction, REPLObservation] = adapt(REPLEnvironment(**options), id="repl")
             return
         stay = [name for name, value in options.items() if callable(value) or name in REPLEnvironment.OPERATOR_OPTIONS]
         if stay:
@@ -115,11 +115,19 @@ class REPLEnv(Startable, EnvHandle[REPLObservation]):
         """The client itself: it is sync already."""
         return self
 
-    # The calls of a handle.
+    # A handle, over the backend of another one.
 
     @property
-    def id(self) -> str:  # type: ignore[override]
-        return self._handle.id
+    def _backend(self) -> Backend:  # type: ignore[override]
+        return self._handle._backend
+
+    def _call(self, kind: str, data: Any = None) -> Any:
+        reply = self._handle._call(kind, data)
+        if isinstance(reply, ResetResult | StepResult):
+            self._names = list(reply.observation.available_variables)
+        elif kind == "restore":
+            self._names = None
+        return reply
 
     def reset(
         self,
@@ -133,67 +141,29 @@ class REPLEnv(Startable, EnvHandle[REPLObservation]):
         `llm_model`, `rlm_max_depth` and `rlm_max_iterations`.
         """
         given = {name: value for name, value in own.items() if value is not None}
-        return self._noted(self._handle.reset(seed=seed, options=options, episode_id=episode_id, **given))
-
-    def step(self, action: Any) -> StepResult[REPLObservation]:
-        return self._noted(self._handle.step(action))
-
-    def last(self) -> Any:
-        """Wait again for the answer of a server to a call that raised `WaitTimeoutError`."""
-        if not isinstance(self._handle, RemoteREPL):
-            raise UsageError("nothing is under way in this process")
-        return self._noted(self._handle.last())
-
-    def _noted(self, result: T) -> T:
-        if isinstance(result, ResetResult | StepResult):
-            self._names = list(result.observation.available_variables)
-        return result
+        return super().reset(seed=seed, options=options, episode_id=episode_id, **given)
 
     def state(self) -> REPLState:
-        return cast("REPLState", self._handle.state())
+        return cast("REPLState", self._call("state"))
 
-    def respond(self, request_id: str, value: Any) -> StepResult[REPLObservation]:
-        return self._noted(self._handle.respond(request_id, value))
-
-    def render(self) -> Any:
-        return self._handle.render()
-
-    def snapshot(self) -> Any:
-        return self._handle.snapshot()
-
-    def restore(self, snapshot: Any) -> None:
-        self._handle.restore(snapshot)
-        self._names = None
-
-    def fork(self) -> Self:
+    def _twin(self, backend: Backend) -> Self:
         twin = object.__new__(type(self))
-        twin.__dict__.update(self.__dict__, _handle=self._handle.fork())
+        twin.__dict__.update(self.__dict__, _handle=self._handle._twin(backend))
+        twin.spec = None
         return twin
 
     def close(self) -> tuple[Request, ...]:
         return self._handle.close()
 
-    def action_schema(self, agent_id: str | None = None) -> dict[str, Any] | None:
-        return self._handle.action_schema(agent_id)
+    async def _connect_async(self) -> Self:
+        await self._handle._connect_async()
+        return self
 
-    @property
-    def pending(self) -> tuple[Request, ...]:
-        return self._handle.pending
-
-    @property
-    def transform(self) -> Callable[[Any], Any] | None:
-        return self._handle.transform
-
-    @transform.setter
-    def transform(self, transform: Callable[[Any], Any] | None) -> None:
-        self._handle.transform = transform
+    async def _close_async(self) -> tuple[Request, ...]:
+        return await self._handle._close_async()
 
     def __reduce__(self) -> NoReturn:
         raise UnsupportedError("live Python cannot leave its process", "make another there")
-
-    @property
-    def aio(self) -> AsyncEnvHandle[REPLObservation]:
-        return self._handle.aio
 
     def __enter__(self) -> Self:
         self._handle.__enter__()

@@ -47,7 +47,7 @@ class RLMRun:
 
 def play(
     chat: Chat,
-    env: EnvHandle[REPLObservation],
+    env: EnvHandle[REPLAction, REPLObservation],
     begun: ResetResult[REPLObservation],
     task: str,
     *,
@@ -81,7 +81,9 @@ def play(
     return run
 
 
-def _act(run: RLMRun, env: EnvHandle[REPLObservation], reply: str, late: Callable[[], bool], *, last: bool) -> str:
+def _act(
+    run: RLMRun, env: EnvHandle[REPLAction, REPLObservation], reply: str, late: Callable[[], bool], *, last: bool
+) -> str:
     """Do what a reply says, as long as there is time; gives the next prompt."""
     seen: list[REPLObservation] = []
     for action in _actions(reply):

@@ -9,7 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
-from envweave.build import adapt
 from envweave.core.handle import EnvHandle
 from envweave.core.transform import scored
 from envweave.envs.code import CodeEnvironment, Moment
@@ -24,6 +23,7 @@ from envweave.envs.repl.submission import Submission
 from envweave.envs.repl.types import CodeBlockResult, REPLAction, REPLObservation, REPLState
 from envweave.envs.stay import Furniture
 from envweave.errors import ResetNeededError
+from envweave.plan import adapt
 from envweave.sandbox import Limits
 
 LIMITS = Limits(memory_bytes=1 << 30, return_bytes=1 << 20, tool_wall=900.0)
@@ -252,7 +252,7 @@ class REPLEnvironment(CodeEnvironment[REPLAction, REPLObservation]):
         )
 
 
-def _below(held: Mapping[str, Any], lineage: Lineage) -> EnvHandle[REPLObservation]:
+def _below(held: Mapping[str, Any], lineage: Lineage) -> EnvHandle[REPLAction, REPLObservation]:
     """A REPL below another, which holds its code in the same way, and asks whom that one asks."""
     child = REPLEnvironment(**held)
     child._questions = child._questions.below(lineage)

@@ -11,7 +11,7 @@ from envweave.core.handle import EnvHandle
 from envweave.envs.repl.asking import Asker, Query, asker_for, side_by_side
 from envweave.envs.repl.heard import Heard
 from envweave.envs.repl.recursion import Budget, Lineage, answer_below
-from envweave.envs.repl.types import REPLObservation
+from envweave.envs.repl.types import REPLAction, REPLObservation
 from envweave.envs.shared import Share
 from envweave.errors import UsageError
 
@@ -34,7 +34,7 @@ class Helpers:
 class Questions:
     """For one environment. A token is handed to the model's client, and kept nowhere else."""
 
-    def __init__(self, helpers: Helpers, make: Callable[[Lineage], EnvHandle[REPLObservation]]) -> None:
+    def __init__(self, helpers: Helpers, make: Callable[[Lineage], EnvHandle[REPLAction, REPLObservation]]) -> None:
         """`make` gives a REPL below this one."""
         self._helpers = helpers
         self._make = make

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from envweave.core.handle import EnvHandle
 from envweave.envs.repl.asking import Asker
 from envweave.envs.repl.driver import play
-from envweave.envs.repl.types import REPLObservation
+from envweave.envs.repl.types import REPLAction, REPLObservation
 from envweave.lm import Message
 
 _SHORT = 4_000
@@ -64,7 +64,7 @@ class Lineage:
 
 
 def answer_below(
-    lineage: Lineage, make: Callable[[Lineage], EnvHandle[REPLObservation]], prompt: str, model: str | None
+    lineage: Lineage, make: Callable[[Lineage], EnvHandle[REPLAction, REPLObservation]], prompt: str, model: str | None
 ) -> str:
     """The answer to a prompt from a REPL below. Raises `RuntimeError` if it came to none."""
     if not lineage.may_have_children:

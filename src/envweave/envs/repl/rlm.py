@@ -11,7 +11,7 @@ from envweave.core.handle import EnvHandle
 from envweave.envs.repl.client import REPLEnv
 from envweave.envs.repl.driver import RLMRun, play
 from envweave.envs.repl.prompts import SYSTEM_PROMPT
-from envweave.envs.repl.types import REPLObservation
+from envweave.envs.repl.types import REPLAction, REPLObservation
 from envweave.lm import LanguageModel
 
 
@@ -20,7 +20,7 @@ def run_rlm(
     context: str,
     task: str,
     *,
-    env: EnvHandle[REPLObservation] | None = None,
+    env: EnvHandle[REPLAction, REPLObservation] | None = None,
     max_iterations: int = 30,
     timeout: float | None = None,
     system_prompt: str = SYSTEM_PROMPT,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from envweave.core.shapes import read_reward
+from envweave.core.return_values import read_reward
 from envweave.errors import EnvError, UsageError, describe
 
 Metric = Callable[[str, str], float]

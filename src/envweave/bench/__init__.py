@@ -1,1 +1,1 @@
-"""How fast it is, as ratios against a named peer in the same run: `python -m envweave.bench`."""
+"""How fast envweave is, mostly as ratios to a named peer that is measured in the same minute: `make bench`."""

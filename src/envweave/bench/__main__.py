@@ -1,10 +1,10 @@
 """Measure, print a table, write JSON.
 
-    python -m envweave.bench [--only all|core|wire|sandbox|code|containers] [--rounds 5] [--out bench.json]
+    python -m envweave.bench [--only core|wire|sandbox|code|containers]… [--rounds 20] [--out bench.json]
                              [--image NAME] [--env-image NAME]
 
-Every figure that compares names its peer, which runs in the same minutes on the same machine: what counts is the
-ratio, not the microseconds.
+What is compared takes turns in short slices, so that other load on the machine affects both sides. A figure is the
+median over all rounds, with the 10th and the 90th percentile beside it.
 """
 
 from __future__ import annotations
@@ -12,46 +12,59 @@ from __future__ import annotations
 import argparse
 import json
 import platform
+import time
 from pathlib import Path
 from typing import Any
 
 from envweave.bench.figure import Figure, show
 
+PARTS = ("core", "wire", "sandbox", "code", "containers")
+
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="How fast envweave is, against its peers.")
-    parser.add_argument("--only", choices=("all", "core", "wire", "sandbox", "code", "containers"), default="all")
-    parser.add_argument("--rounds", type=int, default=5)
+    parser = argparse.ArgumentParser(description="Measure how fast envweave is, against its peers.")
+    parser.add_argument("--only", choices=PARTS, action="append", help="one part; may be repeated; all if absent")
+    parser.add_argument("--rounds", type=int, default=20, help="turns of each side of a comparison")
     parser.add_argument("--out", type=Path, default=Path("bench.json"))
-    parser.add_argument("--image", help="with Python, for sessions in a container; none is downloaded")
-    parser.add_argument("--env-image", help="that serves echo; envweave-echo:latest, which `envweave build echo` makes")
+    parser.add_argument("--image", help="an image with Python for sandbox sessions in containers; never downloaded")
+    parser.add_argument("--env-image", help="an image that serves echo; default: the one of `envweave build echo`")
     options = parser.parse_args()
     figures: list[Figure] = []
-    data: dict[str, Any] = {"python": platform.python_version()}
-    if options.only in ("all", "core"):
-        from envweave.bench import core
-
-        found, data["measured"] = core.measure(options.rounds)
-        figures += found
-    if options.only in ("all", "wire"):
-        from envweave.bench.wire import run  # uvloop and msgspec, which the others do without
-
-        figures += run.measure(2 * options.rounds)  # a round is two slices of less than half a second
-    if options.only in ("all", "sandbox"):
-        from envweave.bench.sandbox import run as sandbox  # Linux
-
-        figures += sandbox.measure(options.rounds, image=options.image)
-    if options.only in ("all", "code"):
-        from envweave.bench import code  # Linux
-
-        figures += code.measure(options.rounds)
-    if options.only in ("all", "containers"):
-        from envweave.bench.containers import run as containers
-
-        figures += containers.measure(options.rounds, image=options.env_image)
+    seconds: dict[str, float] = {}
+    for part in PARTS:
+        if not options.only or part in options.only:
+            began = time.perf_counter()
+            figures += measure(part, options)
+            seconds[part] = round(time.perf_counter() - began, 1)
+    data: dict[str, Any] = {"python": platform.python_version(), "rounds": options.rounds, "seconds": seconds}
     data["figures"] = [figure.to_data() for figure in figures]
     options.out.write_text(json.dumps(data, indent=2) + "\n")
     show(figures)
+
+
+def measure(part: str, options: argparse.Namespace) -> list[Figure]:
+    """The figures of one part. Each imports packages that the others do without."""
+    match part:
+        case "core":
+            from envweave.bench.core import run as core
+
+            return core.measure(options.rounds)
+        case "wire":
+            from envweave.bench.wire import run as wire
+
+            return wire.measure(2 * options.rounds)  # a slice is short and two processes share the noise
+        case "sandbox":
+            from envweave.bench.sandbox import run as sandbox
+
+            return sandbox.measure(options.rounds, image=options.image)
+        case "code":
+            from envweave.bench import code
+
+            return code.measure(options.rounds)
+        case _:
+            from envweave.bench.containers import run as containers
+
+            return containers.measure(options.rounds, image=options.env_image)
 
 
 if __name__ == "__main__":

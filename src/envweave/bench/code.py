@@ -1,4 +1,4 @@
-"""Environments that run code: a long context, its steps and forks, and an episode from its start."""
+"""Environments that run code: a long context, steps and forks with it, and the start of an episode."""
 
 from __future__ import annotations
 
@@ -8,21 +8,22 @@ from functools import partial
 from rich.progress import track
 
 from envweave.bench.figure import Figure
-from envweave.bench.sandbox.timing import CONSOLE, PAUSE, Timed, in_turns, left_out, timed
+from envweave.bench.timing import CONSOLE, PAUSE, Durations, alternate, skip, timed
 from envweave.bench.wire.servers import envweave_server
 from envweave.envs.codeact import CodeAction, create_codeact_env
 from envweave.envs.repl import REPLEnv
 
 LONG = 100_000_000
-"""Characters, and bytes: 100 MB of a context."""
-EACH = 20
-"""Steps in a turn."""
+"""Characters, one byte each: a context of 100 MB."""
+STEPS, FORKS, STARTS = 100, 2, 2
+"""In a round."""
+MAX_REMOTE_LOADS = 5
 
 
 def measure(rounds: int) -> list[Figure]:
     """The figures, with their numbers in `measured`."""
     if sys.platform != "linux":
-        left_out("environments that run code", "the walls of their sandbox are Linux's")
+        skip("environments that run code", "their sandbox needs Linux")
         return []
     figures: list[Figure] = []
     for part in track((_context, _remote_context, _episode), "measuring environments that run code", console=CONSOLE):
@@ -35,9 +36,9 @@ def _context(rounds: int) -> list[Figure]:
     with REPLEnv() as fresh, REPLEnv() as full, REPLEnv() as empty:
         full.reset(context=text, max_iterations=10_000)
         empty.reset(max_iterations=10_000)
-        loads = in_turns(rounds, [partial(_load, fresh, text)])[0]
-        with_it, without = in_turns(rounds, [partial(_steps, full), partial(_steps, empty)])
-        forks = in_turns(rounds, [partial(_fork, full)])[0]
+        loads = alternate(rounds, [partial(_load, fresh, text)])[0]
+        with_it, without = alternate(rounds, [partial(_steps, full), partial(_steps, empty)])
+        forks = alternate(rounds, [partial(_fork, full)])[0]
     return [
         loads.figure("REPL: reset with a context of 100 MB", unit="ms", at_most=1000),
         _ratio(with_it, without),
@@ -48,16 +49,8 @@ def _context(rounds: int) -> list[Figure]:
 def _remote_context(rounds: int) -> list[Figure]:
     text = "x" * LONG
     with envweave_server("repl") as server, REPLEnv(base_url=server.url) as env:
-        loads = in_turns(min(rounds, 3), [partial(_load, env, text)])[0]
-    return [
-        Figure(
-            what="the same over a WebSocket",
-            value=loads.quietest * 1e3,
-            unit="ms",
-            note=f"median of all rounds {loads.median * 1e3:.0f}",
-            measured={"unit": "s", "rounds": loads.rounds},
-        )
-    ]
+        loads = alternate(min(rounds, MAX_REMOTE_LOADS), [partial(_load, env, text)])[0]
+    return [loads.figure("the same over a WebSocket", unit="ms")]
 
 
 def _episode(rounds: int) -> list[Figure]:
@@ -65,12 +58,12 @@ def _episode(rounds: int) -> list[Figure]:
         env.reset()
 
         def starts() -> list[float]:
-            return [timed(env.reset, rested=PAUSE)[0] for _ in range(5)]
+            return [timed(env.reset, pause=PAUSE)[0] for _ in range(STARTS)]
 
         def steps() -> list[float]:
-            return [timed(lambda: env.step(CodeAction(code="x = 1")))[0] for _ in range(EACH)]
+            return [timed(lambda: env.step(CodeAction(code="x = 1")))[0] for _ in range(STEPS)]
 
-        started, stepped = in_turns(rounds, [starts, steps])
+        started, stepped = alternate(rounds, [starts, steps])
     return [
         started.figure("CodeAct: reset, a fresh interpreter", unit="ms", at_most=25),
         stepped.figure("CodeAct: a step that assigns", unit="µs", at_most=500),
@@ -80,28 +73,28 @@ def _episode(rounds: int) -> list[Figure]:
 def _load(env: REPLEnv, text: str) -> list[float]:
     seconds, begun = timed(lambda: env.reset(context=text))
     if begun.observation.context_length != len(text):
-        raise RuntimeError("the context has not arrived")
+        raise RuntimeError("the context did not arrive")
     return [seconds]
 
 
 def _steps(env: REPLEnv) -> list[float]:
-    return [timed(lambda: env.execute("n = len(context)"))[0] for _ in range(EACH)]
+    return [timed(lambda: env.execute("n = len(context)"))[0] for _ in range(STEPS)]
 
 
 def _fork(env: REPLEnv) -> list[float]:
     found = []
-    for _ in range(5):
-        seconds, twin = timed(env.fork, rested=PAUSE)
+    for _ in range(FORKS):
+        seconds, twin = timed(env.fork, pause=PAUSE)
         twin.close()
         found.append(seconds)
     return found
 
 
-def _ratio(with_it: Timed, without: Timed) -> Figure:
-    return Figure(
+def _ratio(with_it: Durations, without: Durations) -> Figure:
+    return Figure.of(
+        with_it.ratios(without),
         what="REPL: a step with 100 MB of context / with none",
-        value=with_it.quietest / without.quietest,
         at_most=1.5,
-        note=f"{with_it.quietest * 1e6:.0f} and {without.quietest * 1e6:.0f} µs, with all variables shown",
+        note=f"{with_it.median * 1e6:.0f} and {without.median * 1e6:.0f} µs, with all variables shown",
         measured={"with": with_it.rounds, "without": without.rounds},
     )

@@ -1,10 +1,11 @@
-"""One line of the table: what was measured, and the bound it is meant to keep."""
+"""One line of the table: what was measured, its spread, and the bound it should keep."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from statistics import median, quantiles
+from typing import Any, Self
 
 from rich.console import Console
 from rich.table import Table
@@ -12,17 +13,24 @@ from rich.table import Table
 
 @dataclass(frozen=True, kw_only=True)
 class Figure:
-    """A measured value. Without a bound it is there to be read, and always kept."""
+    """A measured value. A figure without a bound is for information only and counts as kept."""
 
     what: str
     value: float
+    spread: tuple[float, float] | None = None
+    """The 10th and the 90th percentile of the values whose median is `value`. None for a single measurement."""
     unit: str = "x"
     at_least: float | None = None
     at_most: float | None = None
     note: str = ""
-    """What the value was made of, in a few words."""
+    """The values behind it, in a few words."""
     measured: dict[str, Any] = field(default_factory=dict)
     """The same in full, for bench.json."""
+
+    @classmethod
+    def of(cls, values: Sequence[float], **fields: Any) -> Self:
+        """The median of repeated measurements, with their spread."""
+        return cls(value=median(values), spread=spread(values), **fields)
 
     @property
     def wanted(self) -> str:
@@ -36,15 +44,37 @@ class Figure:
         return not (too_small or too_large)
 
     def to_data(self) -> dict[str, Any]:
-        data = {"what": self.what, "value": round(self.value, 3), "unit": self.unit}
-        return {**data, "wanted": self.wanted, "kept": self.kept, "note": self.note, "measured": self.measured}
+        return {
+            "what": self.what,
+            "value": round(self.value, 4),
+            "spread": self.spread and [round(end, 4) for end in self.spread],
+            "unit": self.unit,
+            "wanted": self.wanted,
+            "kept": self.kept,
+            "note": self.note,
+            "measured": self.measured,
+        }
+
+
+def spread(values: Sequence[float]) -> tuple[float, float] | None:
+    """The 10th and the 90th percentile. None for fewer than two values."""
+    if len(values) < 2:
+        return None
+    tenths = quantiles(values, n=10, method="inclusive")
+    return tenths[0], tenths[-1]
+
+
+def number(value: float) -> str:
+    """Three digits."""
+    return f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}"
 
 
 def show(figures: Sequence[Figure]) -> None:
     """Print the table."""
-    table = Table("figure", "measured", "wanted", "", "", box=None, pad_edge=False)
+    table = Table("figure", "median", "10 to 90 %", "wanted", "", "", box=None, pad_edge=False)
     for figure in figures:
         mark = "" if not figure.wanted else "✓" if figure.kept else "✗ missed"
-        value = f"{figure.value:.3g}" if figure.value < 1000 else f"{figure.value:.0f}"
-        table.add_row(figure.what, f"{value} {figure.unit}", figure.wanted, mark, f"[dim]{figure.note}")
-    Console(width=150).print(table)
+        ends = " to ".join(number(end) for end in figure.spread) if figure.spread else ""
+        value = f"{number(figure.value)} {figure.unit}"
+        table.add_row(figure.what, value, ends, figure.wanted, mark, f"[dim]{figure.note}")
+    Console(width=180).print(table)

@@ -1,4 +1,1 @@
-"""Servers in containers: how soon they answer, how fast they step, how many at once, and that none is left.
-
-Read `starts`, then `steps`.
-"""
+"""Servers in containers: how fast they start and step, how many run at once, and whether any is left behind."""

@@ -1,4 +1,4 @@
-"""From an image to the first observation, and what of it is the container's, the server's and the client's."""
+"""From an image to the first observation: the parts of the container, the server and the client."""
 
 from __future__ import annotations
 
@@ -15,12 +15,9 @@ from envweave.providers.base import labels
 from envweave.providers.daemon import connected
 from envweave.providers.docker import LocalDockerProvider
 
-EACH = 2
-"""Starts in a round."""
-
 
 @dataclass(frozen=True)
-class Start:
+class ContainerStart:
     """One start, in seconds."""
 
     total: float
@@ -31,11 +28,11 @@ class Start:
     reset: float
     """To connect and begin an episode."""
     server: float
-    """From the start of the server's process until it answers: `provider.start` has returned meanwhile."""
+    """From the start of the server's process until it answers. Begins before `provider.start` returns."""
 
 
-class Watched(LocalDockerProvider):
-    """Remembers when it has started, and when its server was healthy."""
+class TimedDockerProvider(LocalDockerProvider):
+    """Records when `start` returned and when the server was healthy."""
 
     def start(self, *args: Any, **options: Any) -> str:
         url = super().start(*args, **options)
@@ -47,46 +44,45 @@ class Watched(LocalDockerProvider):
         self.healthy, self.healthy_at = time.perf_counter(), time.time()
 
     def server_seconds(self) -> float:
-        """By the daemon's clock and ours, which are the same on one machine."""
+        """Uses the daemon's clock and this process's clock, which are the same on one machine."""
         with connected() as client:
             began = client.containers.get(self.name).attrs["State"]["StartedAt"]
         return self.healthy_at - datetime.fromisoformat(began).timestamp()
 
 
 def starts(image: str, rounds: int) -> list[Figure]:
-    """A bare `docker run` before each start; a first of both does not count."""
+    """In turn with a bare `docker run`. The first of both does not count."""
     first_observation(image)
     docker_run(image)
-    ours: list[Start] = []
+    ours: list[ContainerStart] = []
     bare: list[float] = []
-    for _ in range(rounds * EACH):
+    for _ in range(rounds):
         bare.append(docker_run(image))
         ours.append(first_observation(image))
     measured = {"unit": "s", "starts": [asdict(each) for each in ours], "docker_run": bare}
     typical = [median(getattr(each, part) for each in ours) for part in ("container", "healthy", "reset")]
     parts = "provider.start {:.2f}, until healthy {:.2f}, connect and reset {:.3f} s".format(*typical)
-    quietest = min(each.container for each in ours) / min(bare)
     overhead = [own.container / theirs for own, theirs in zip(ours, bare, strict=True)]
     return [
         _seconds("from an image to the first observation", ours, lambda each: each.total, parts, measured),
         _seconds("server start inside the container", ours, lambda each: each.server, "until healthy", {}, at_most=0.6),
-        Figure(
+        Figure.of(
+            overhead,
             what="provider.start / docker run by the bare SDK",
-            value=median(overhead),
-            note=f"medians {typical[0]:.2f} / {median(bare):.2f} s; {quietest:.2f} by the quietest",
-            measured={"ratios": overhead, "quietest": quietest},
+            note=f"{typical[0]:.2f} / {median(bare):.2f} s",
+            measured={"ratios": overhead},
         ),
     ]
 
 
-def first_observation(image: str) -> Start:
-    """With a client's own way to a container, which is gone afterwards."""
-    provider = Watched()
+def first_observation(image: str) -> ContainerStart:
+    """Starts a container with the client and stops it."""
+    provider = TimedDockerProvider()
     began = time.perf_counter()
     with EchoEnv.from_docker_image(image, provider=provider) as env:
         env.reset()
         ended = time.perf_counter()
-        return Start(
+        return ContainerStart(
             total=ended - began,
             container=provider.started - began,
             healthy=provider.healthy - provider.started,
@@ -96,7 +92,7 @@ def first_observation(image: str) -> Start:
 
 
 def docker_run(image: str) -> float:
-    """Seconds that the SDK takes for a container with a published port, from a new client on."""
+    """Seconds that the SDK takes to start a container with a published port, including a new SDK client."""
     began = time.perf_counter()
     with connected() as client:
         container = client.containers.run(image, detach=True, ports={"8000/tcp": ("127.0.0.1", None)}, labels=labels())
@@ -107,15 +103,14 @@ def docker_run(image: str) -> float:
 
 def _seconds(
     what: str,
-    starts: Sequence[Start],
-    part: Callable[[Start], float],
+    starts: Sequence[ContainerStart],
+    part: Callable[[ContainerStart], float],
     note: str,
     measured: dict[str, Any],
     *,
     at_most: float | None = None,
 ) -> Figure:
-    """The quietest: a shared machine only ever makes a start slower."""
     every = [part(each) for each in starts]
-    seen = f"median {median(every):.2f}, worst {max(every):.2f}; {note}"
+    note = f"best {min(every):.2f}, slowest {max(every):.2f}; {note}"
     measured = measured or {"unit": "s", "every": every}
-    return Figure(what=what, value=min(every), unit="s", at_most=at_most, note=seen, measured=measured)
+    return Figure.of(every, what=what, unit="s", at_most=at_most, note=note, measured=measured)

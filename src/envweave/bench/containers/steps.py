@@ -1,22 +1,19 @@
-"""Steps per second of a server in a container, against the same server as a plain process of this machine.
+"""Steps per second of a server in a container, against the same server as a plain process on this machine.
 
-With the clients that users have, and the way they take: a Unix socket into the container; and, to see what that is
-worth, the port that Docker publishes.
+Measured with our own clients, over the default Unix socket into the container and over the port that Docker publishes.
 """
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import replace
 from typing import Any
 
-import uvloop
-
+from envweave.bench.comparison import Runner, Slice, compare
 from envweave.bench.figure import Figure
-from envweave.bench.wire.driven import MESSAGE
-from envweave.bench.wire.duel import Contender, Slice, duel
+from envweave.bench.worker import MESSAGE
 from envweave.client.env_client import EnvClient, connect_vector
 from envweave.providers.base import Provider
 from envweave.providers.docker import LocalDockerProvider
@@ -24,31 +21,28 @@ from envweave.providers.subprocess import SubprocessProvider
 
 VECTOR_SIZE = 64
 WANTED = 0.85
-"""Of the steps a second outside."""
-TURNS = 4
-"""In a round: one is less than half a second, and what is looked for is small."""
+"""Of the steps per second outside."""
 
 Client = Callable[[ExitStack, Provider], Callable[[], int]]
-"""From a server to a step, or many at once, which says how many."""
+"""Connects to a server. Returns a function that makes steps and returns how many."""
 
 
 def steps(image: str, rounds: int) -> list[Figure]:
-    """One session, and many on one connection."""
+    """One session, and many sessions on one connection."""
     many = f"{VECTOR_SIZE} sessions on one connection"
-    ways: tuple[tuple[str, Client, bool, float | None], ...] = (
+    variants: tuple[tuple[str, Client, bool, float | None], ...] = (
         ("1 session: in a container / outside", _single, True, WANTED),
         (f"{many}: in a container / outside", _vector, True, WANTED),
         ("1 session: through Docker's proxy / outside", _single, False, None),
         (f"{many}: through Docker's proxy / outside", _vector, False, None),
     )
     figures = []
-    for what, client, direct, wanted in ways:
+    for what, client, direct, wanted in variants:
         with ExitStack() as stack:
-            inside = _stepping(client(stack, LocalDockerProvider(image, direct=direct)))
-            outside = _stepping(client(stack, SubprocessProvider("echo")))
-            figure = uvloop.run(duel(inside, outside, rounds=rounds * TURNS)).figure(what, at_least=wanted)
-        rates = "{:.0f} / {:.0f} a second".format(*figure.measured["rates"])
-        figures.append(replace(figure, note=f"{rates}; {figure.measured['best']:.2f} by the quietest"))
+            inside = _runner(client(stack, LocalDockerProvider(image, direct=direct)))
+            outside = _runner(client(stack, SubprocessProvider("echo")))
+            found = asyncio.run(compare(inside, outside, rounds=rounds))
+        figures.append(found.figure(what, at_least=wanted))
     return figures
 
 
@@ -58,7 +52,7 @@ def _single(stack: ExitStack, provider: Provider) -> Callable[[], int]:
 
     def step() -> int:
         result = env.step({"message": MESSAGE})
-        assert result.observation["echoed_message"] == MESSAGE
+        assert result.observation.echoed_message == MESSAGE
         return 1
 
     return step
@@ -71,11 +65,12 @@ def _vector(stack: ExitStack, provider: Provider) -> Callable[[], int]:
     return lambda: len(vector.step(actions).results)
 
 
-def _stepping(step: Callable[[], int]) -> Contender:
+def _runner(step: Callable[[], int]) -> Runner:
     async def run(seconds: float) -> Slice:
-        count, began = 0, time.perf_counter()
-        while (passed := time.perf_counter() - began) < seconds:
+        count, passed, began = 0, 0.0, time.perf_counter()
+        while passed < seconds:
             count += step()
-        return Slice(count, passed, 0.0)
+            passed = time.perf_counter() - began
+        return Slice(count, passed)
 
     return run

@@ -1,5 +1,5 @@
-"""Sessions of the sandbox: how fast they start, run, fork and die, and what each costs in memory.
+"""Sessions of the sandbox: how fast they start, run, fork and are killed, and how much memory each takes.
 
-Peers that are compared take turns in the same minute. What a machine does not have (a Docker daemon, smolagents, the
-right to look into another process) is left out, and said.
+Figures that need what a machine does not have (a Docker daemon, smolagents, permission to read the memory of another
+process) are skipped with a message.
 """

@@ -1,15 +1,15 @@
-"""A second session with the same live state, however much that is."""
+"""Forks of sessions with much live state."""
 
 from __future__ import annotations
 
 from functools import partial
 
 from envweave.bench.figure import Figure
-from envweave.bench.sandbox.timing import PAUSE, Contender, in_turns, timed
+from envweave.bench.timing import PAUSE, Round, alternate, timed
 from envweave.sandbox import Sandbox, Session
 
-EACH = 8
-"""Forks in a turn."""
+FORKS = 2
+"""In a round."""
 
 ARRAY = """
 import numpy
@@ -27,7 +27,7 @@ while memory() - before < 100 * 2**20:
 
 
 def forks(rounds: int) -> list[Figure]:
-    """A median of one round each. Ending a fork is not counted."""
+    """Closing a fork is not counted."""
     with Sandbox(preload=["numpy"]) as sandbox:
         sessions = [sandbox.start() for _ in range(3)]
         for session, code in zip(sessions, ("held = []", ARRAY, OBJECTS), strict=True):
@@ -35,24 +35,24 @@ def forks(rounds: int) -> list[Figure]:
             if not result.success:
                 raise RuntimeError(f"the session could not fill its memory: {result.exception}")
         objects = sessions[2].run("len(held)").return_value
-        contenders: list[Contender] = [partial(_turn, session) for session in sessions]
-        empty, array, rows = in_turns(rounds, contenders)
-    made_of = f"{objects:,} dicts of an int, a str and a float"
+        calls: list[Round] = [partial(_round, session) for session in sessions]
+        empty, array, rows = alternate(rounds, calls)
+    content = f"{objects:,} dicts of an int, a str and a float"
     return [
         array.figure(
             "fork of a session that holds 100 MB of numpy",
             unit="ms",
             at_most=10,
-            note=f"{empty.median * 1e3:.1f} ms with nothing in it",
+            note=f"{empty.median * 1e3:.1f} ms if it is empty",
         ),
-        rows.figure("fork of a session that holds 100 MB of objects", unit="ms", at_most=40, note=made_of),
+        rows.figure("fork of a session that holds 100 MB of objects", unit="ms", at_most=40, note=content),
     ]
 
 
-def _turn(session: Session) -> list[float]:
+def _round(session: Session) -> list[float]:
     found = []
-    for _ in range(EACH):
-        seconds, fork = timed(session.fork, rested=PAUSE)
+    for _ in range(FORKS):
+        seconds, fork = timed(session.fork, pause=PAUSE)
         with fork:
             if fork.run("len(held)").return_value != session.run("len(held)").return_value:
                 raise RuntimeError("a fork does not hold what its session holds")

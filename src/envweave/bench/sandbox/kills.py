@@ -1,17 +1,15 @@
-"""Code that swallows the interrupt at the end of its time, or never sees it, is killed, and that does not take long."""
+"""How long it takes to kill code that ignores the interrupt at its time limit."""
 
 from __future__ import annotations
 
-from statistics import median
-
 from envweave.bench.figure import Figure
-from envweave.bench.sandbox.timing import timed
+from envweave.bench.timing import timed
 from envweave.sandbox import Sandbox
 
-TIMES, LIMIT = 20, 0.1
-"""Kills, and seconds before each."""
+KILLS, LIMIT = 20, 0.1
+"""Their number, and the time limit in seconds."""
 
-SWALLOWED = """
+IGNORED = """
 import time
 while True:
     try:
@@ -19,22 +17,22 @@ while True:
     except BaseException:
         pass
 """
-UNSEEN = "sum(range(10**12))"
+NOT_NOTICED = "sum(range(10**12))"
 
 
 def kills(_: int) -> list[Figure]:
-    """From the limit to the return of `run`, with a fresh worker in the session's place."""
+    """From the limit to the return of `run`, which includes the start of a new worker."""
     late = []
     with Sandbox(preload=["numpy"]) as sandbox, sandbox.start() as session:
-        for number in range(TIMES):
-            code = SWALLOWED if number % 2 else UNSEEN
+        for number in range(KILLS):
+            code = IGNORED if number % 2 else NOT_NOTICED
             seconds, result = timed(lambda code=code: session.run(code, timeout=LIMIT))  # type: ignore[misc]
             if result.limit is None or result.limit.name != "wall" or result.state != "restarted":
                 raise RuntimeError(f"the code was not killed at its limit: {result}")
             late.append((seconds - LIMIT) * 1e3)
-    note = f"of {TIMES}, until run() returns with a fresh worker; {sandbox.limits.grace * 1e3:.0f} ms are the grace"
+    note = f"{KILLS} times, until run() returns with a new worker; grace period {sandbox.limits.grace * 1e3:.0f} ms"
     measured = {"ms": late}
     return [
-        Figure(what="killed after the limit", value=median(late), unit="ms", at_most=100, note=note, measured=measured),
+        Figure.of(late, what="killed after the limit", unit="ms", at_most=100, note=note, measured=measured),
         Figure(what="the same at worst", value=max(late), unit="ms", at_most=100),
     ]

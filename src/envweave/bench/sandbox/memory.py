@@ -1,4 +1,4 @@
-"""What sessions cost that only sit there, and how many can."""
+"""How much memory idle sessions take, and how many fit."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from envweave.bench.figure import Figure
-from envweave.bench.sandbox.timing import left_out
+from envweave.bench.timing import skip
 from envweave.sandbox import Sandbox, Session
 from envweave.sandbox.guest.processes import descendants
 
 FEW, MANY = 20, 1000
-SECONDS = 60.0
-"""For as many sessions as can be started in it."""
-SPARED = 1 << 30
-"""Bytes of memory that are left to others."""
+START_TIMEOUT = 60.0
+"""Seconds in which sessions are started."""
+RESERVED = 1 << 30
+"""Bytes of memory that stay available to others."""
 
 _MIB = 1 << 20
 
 
-def idle(_: int) -> list[Figure]:
+def idle_memory(_: int) -> list[Figure]:
     """Worker and supervisor together, after one run each."""
     what = "private memory of an idle session, numpy preloaded"
     with Sandbox(preload=["numpy"]) as sandbox, ExitStack() as stack:
@@ -36,22 +36,22 @@ def idle(_: int) -> list[Figure]:
             for pid in set(descendants()) - others:
                 total.update(_rollup(pid))
         except PermissionError as error:
-            left_out(what, error)
+            skip(what, error)
             return []
-    private, shared_out = ((total[key] / FEW / _MIB) for key in ("Private", "Pss"))
-    note = f"worker and supervisor; PSS {shared_out:.1f} MB, {taken:.1f} MB less available, mean of {FEW}"
+    private, pss = ((total[key] / FEW / _MIB) for key in ("Private", "Pss"))
+    note = f"worker and supervisor; PSS {pss:.1f} MB, {taken:.1f} MB less available, mean of {FEW}"
     measured = {"available_mib": taken, **{key: value / FEW for key, value in total.items()}}
     return [Figure(what=what, value=private, unit="MB", at_most=8, note=note, measured=measured)]
 
 
-def crowd(_: int) -> list[Figure]:
-    """Sessions that are alive at the same time, each of which answers after the last has been started."""
+def concurrent_sessions(_: int) -> list[Figure]:
+    """Sessions that run at the same time. Each must answer after the last has started."""
     _allow_descriptors()
     with Sandbox(preload=["numpy"]) as sandbox, ExitStack() as stack:
         stack.enter_context(sandbox.start()).run("x = 1")
         available, began = available_bytes(), time.perf_counter()
         sessions: list[Session] = []
-        while len(sessions) < MANY and time.perf_counter() - began < SECONDS and available_bytes() > SPARED:
+        while len(sessions) < MANY and time.perf_counter() - began < START_TIMEOUT and available_bytes() > RESERVED:
             sessions.append(stack.enter_context(sandbox.start()))
             sessions[-1].run(f"x = {len(sessions)}")
         started = time.perf_counter() - began
@@ -70,7 +70,7 @@ def available_bytes() -> int:
 
 
 def _rollup(pid: int) -> dict[str, int]:
-    """Bytes that only this process holds, and its share of all."""
+    """The private memory of a process, and its proportional share of all memory (PSS), in bytes."""
     found: Counter[str] = Counter()
     for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]:
         key, value = line.split()[:2]
@@ -79,6 +79,6 @@ def _rollup(pid: int) -> dict[str, int]:
 
 
 def _allow_descriptors() -> None:
-    """A session takes five of ours."""
+    """A session takes five file descriptors of this process."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

@@ -1,4 +1,4 @@
-"""Code in a session that is up, against smolagents' `LocalPythonExecutor`, which interprets it in our own process."""
+"""Code in a running session, against smolagents' `LocalPythonExecutor`, which interprets it in this process."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ from collections.abc import Callable
 from functools import partial
 
 from envweave.bench.figure import Figure
-from envweave.bench.sandbox.timing import Contender, Timed, in_turns, left_out, timed
+from envweave.bench.timing import Durations, Round, alternate, skip, timed
 from envweave.sandbox import Sandbox
 
 ASSIGNMENT = "x = 1"
 LOOP = "total = 0\nfor i in range(1000):\n    total += i"
 
-EACH = {ASSIGNMENT: 1500, LOOP: 60}
-"""Runs in a turn."""
+RUNS = {ASSIGNMENT: 300, LOOP: 15}
+"""In a round."""
 
 
 def runs(rounds: int) -> list[Figure]:
-    """A turn is a quarter of a second."""
+    """A round takes 50 to 100 ms."""
     with Sandbox(preload=["numpy"]) as sandbox, sandbox.start() as session:
         try:
             other = _smolagents()
         except ImportError as error:
             other = None
-            left_out("runs against smolagents", error)
+            skip("runs against smolagents", error)
         assignment = _measured(ASSIGNMENT, rounds, session.run, other)
         loop = _measured(LOOP, rounds, session.run, other)
     peer = "smolagents' LocalPythonExecutor"
@@ -34,17 +34,17 @@ def runs(rounds: int) -> list[Figure]:
     ]
 
 
-def _measured(code: str, rounds: int, *runners: Callable[[str], object] | None) -> list[Timed]:
-    contenders: list[Contender] = [partial(_turn, run, code) for run in runners if run is not None]
-    return in_turns(2 * rounds, contenders)
+def _measured(code: str, rounds: int, *runners: Callable[[str], object] | None) -> list[Durations]:
+    calls: list[Round] = [partial(_round, run, code) for run in runners if run is not None]
+    return alternate(2 * rounds, calls)
 
 
-def _turn(run: Callable[[str], object], code: str) -> list[float]:
-    return [timed(lambda: run(code))[0] for _ in range(EACH[code])]
+def _round(run: Callable[[str], object], code: str) -> list[float]:
+    return [timed(lambda: run(code))[0] for _ in range(RUNS[code])]
 
 
-def _against(found: list[Timed], what: str, *, at_least: float) -> list[Figure]:
-    """Nothing, where there is no other."""
+def _against(found: list[Durations], what: str, *, at_least: float) -> list[Figure]:
+    """No figure if there is no peer."""
     ours, *others = found
     figures = []
     for other in others:
@@ -54,8 +54,8 @@ def _against(found: list[Timed], what: str, *, at_least: float) -> list[Figure]:
 
 
 def _smolagents() -> Callable[[str], object]:
-    """As its agents use it: with its safe built-ins, and a limit of time."""
-    from smolagents import LocalPythonExecutor  # a peer, not something we need
+    """As its agents use it: with its safe built-ins and a time limit."""
+    from smolagents import LocalPythonExecutor  # a peer, not a dependency
 
     executor = LocalPythonExecutor([])
     executor.send_tools({})

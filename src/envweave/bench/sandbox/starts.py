@@ -1,4 +1,4 @@
-"""From nothing to a session that answers: forked from a warm fork-server, taken from a pool, in a fresh container."""
+"""The start of a session: forked from a warm fork server, taken from a pool, in a new container."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from contextlib import ExitStack
 from statistics import median
 
 from envweave.bench.figure import Figure
-from envweave.bench.sandbox.timing import PAUSE, in_turns, left_out, timed
+from envweave.bench.timing import PAUSE, alternate, skip, timed
 from envweave.errors import EnvWeaveError
 from envweave.sandbox import Sandbox
 
-EACH, FEW = 20, 2
-"""Starts in a turn, and those of containers."""
-OF_THE_TESTS = f"envweave-test-base:{platform.python_version()}"
-"""An image that the tests make. None is downloaded."""
+STARTS, CONTAINER_STARTS = 4, 1
+"""In a round."""
+TEST_IMAGE = f"envweave-test-base:{platform.python_version()}"
+"""An image that the tests make. No image is downloaded."""
 
 
-class Starter:
-    """Starts sessions one by one, each after a rest: a contender. Ending them is not counted."""
+class SessionStarter:
+    """Starts sessions one by one, each after a pause. Closing them is not counted."""
 
     def __init__(self, sandbox: Sandbox, count: int) -> None:
         self.sandbox = sandbox
         self.first_runs: list[float] = []
-        """Seconds of what a session runs first, which finds nothing warm."""
+        """Seconds of the first run in each session."""
         self._count = count
         sandbox.start().close()
 
@@ -33,31 +33,31 @@ class Starter:
     def _start(self) -> float:
         pool = self.sandbox._pool
         if pool is not None and not pool.wait_full(30):
-            raise RuntimeError("the pool has not become full within 30 s")
-        seconds, session = timed(self.sandbox.start, rested=PAUSE)
+            raise RuntimeError("the pool was not full within 30 s")
+        seconds, session = timed(self.sandbox.start, pause=PAUSE)
         with session:
             self.first_runs.append(timed(lambda: session.run("x = 1"))[0])
         return seconds
 
     @property
     def note(self) -> str:
-        return f"the first run then {median(self.first_runs) * 1e3:.2g} ms"
+        return f"first run {median(self.first_runs) * 1e3:.2g} ms"
 
 
 def starts(rounds: int, image: str | None) -> list[Figure]:
-    """A median of one round each."""
-    versus = "start in a container (docker run) / from a warm fork-server"
+    """In containers only if there is a Docker daemon with the image."""
+    versus = "start in a container (docker run) / from a warm fork server"
     with ExitStack() as stack:
-        server = Starter(stack.enter_context(Sandbox(preload=["numpy"])), EACH)
-        pooled = Starter(stack.enter_context(Sandbox(preload=["numpy"], pool=4)), EACH)
-        contenders = [server, pooled]
+        server = SessionStarter(stack.enter_context(Sandbox(preload=["numpy"])), STARTS)
+        pooled = SessionStarter(stack.enter_context(Sandbox(preload=["numpy"], pool=4)), STARTS)
+        starters = [server, pooled]
         try:
-            contenders.append(Starter(stack.enter_context(_in_containers(image)), FEW))
+            starters.append(SessionStarter(stack.enter_context(_in_containers(image)), CONTAINER_STARTS))
         except EnvWeaveError as error:
-            left_out(versus, error)
-        warm, pool, *containers = in_turns(rounds, contenders)
+            skip(versus, error)
+        warm, pool, *containers = alternate(rounds, starters)
     figures = [
-        warm.figure("start from a warm fork-server, numpy preloaded", unit="ms", at_most=15, note=server.note),
+        warm.figure("start from a warm fork server, numpy preloaded", unit="ms", at_most=15, note=server.note),
         pool.figure("start from a warm pool, numpy preloaded", unit="ms", at_most=4, note=pooled.note),
     ]
     for container in containers:
@@ -67,8 +67,8 @@ def starts(rounds: int, image: str | None) -> list[Figure]:
 
 
 def _in_containers(image: str | None) -> Sandbox:
-    """In the image that is named, or one of those that may be there. Raises the last reason why not."""
-    for each in (image,) if image is not None else (OF_THE_TESTS, None):
+    """Uses the named image, else the first that is there. Raises the last error if there is none."""
+    for each in (image,) if image is not None else (TEST_IMAGE, None):
         sandbox = Sandbox("docker", image=each)
         try:
             sandbox.report()

@@ -1,5 +1,4 @@
 """Servers and clients against OpenEnv's, as real processes on this machine.
 
-Both servers are up at the same time and take turns in slices of less than half a second, so that whatever else the
-machine does meets both. A figure is the median of the rounds' ratios.
+Both servers run at the same time and take turns in slices of 0.1 s. A figure is the median of the rounds' ratios.
 """

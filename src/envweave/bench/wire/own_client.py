@@ -1,24 +1,25 @@
-"""Our own client, driven from outside: `python -m envweave.bench.wire.own_client`."""
+"""A worker process with our own client: `python -m envweave.bench.wire.own_client`."""
 
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
-from envweave.bench.wire.driven import MESSAGE, Session, drive
+from envweave.bench.worker import MESSAGE, OpenedSession, SessionsWorkload, serve
 from envweave.client.env_client import EnvClient
 
 
-async def open_session(url: str) -> Session:
-    """A session that was reset, as a step to be called again and again."""
-    env = EnvClient[object, object, object](url).aio
+async def open_session(url: str) -> OpenedSession:
+    """Connect and reset. Returns the step and what closes the session."""
+    env = EnvClient[Any, Any, Any](url).aio
     await env.reset()
 
     async def step() -> None:
         result = await env.step({"message": MESSAGE})
-        assert result.observation["echoed_message"] == MESSAGE
+        assert result.observation.echoed_message == MESSAGE
 
     return step, env.close
 
 
 if __name__ == "__main__":
-    asyncio.run(drive(open_session))
+    asyncio.run(serve(SessionsWorkload(open_session)))

@@ -1,4 +1,4 @@
-"""All figures of the wire, one after the other."""
+"""All figures of servers and clients, one after the other."""
 
 from __future__ import annotations
 
@@ -6,29 +6,30 @@ import resource
 from collections.abc import Awaitable, Callable
 
 import uvloop
-from rich.console import Console
 from rich.progress import track
 
 from envweave.bench.figure import Figure
-from envweave.bench.wire.batch import batches
+from envweave.bench.timing import CONSOLE
+from envweave.bench.wire.batch import batches, remote_vector
 from envweave.bench.wire.clients import own_clients
-from envweave.bench.wire.crowds import opening, slow_steps, waiting
-from envweave.bench.wire.servers import Pair, pair
-from envweave.bench.wire.steps import over_http, over_websocket
+from envweave.bench.wire.many_sessions import idle_sessions, opening, slow_steps
+from envweave.bench.wire.servers import EchoServers, echo_servers
+from envweave.bench.wire.steps import http_steps, websocket_steps
 
-COMPARED: tuple[Callable[[Pair, int], Awaitable[list[Figure]]], ...] = (
-    over_websocket,
+COMPARED: tuple[Callable[[EchoServers, int], Awaitable[list[Figure]]], ...] = (
+    websocket_steps,
     own_clients,
-    over_http,
-    opening,
+    remote_vector,
     batches,
+    http_steps,
+    opening,
 )
-ALONE: tuple[Callable[[], Awaitable[list[Figure]]], ...] = (waiting, slow_steps)
-"""With servers of their own."""
+SEPARATE: tuple[Callable[[], Awaitable[list[Figure]]], ...] = (idle_sessions, slow_steps)
+"""Parts that start servers of their own."""
 
 
 def measure(rounds: int) -> list[Figure]:
-    """The figures, with their numbers in `measured`. Takes three to four minutes with ten rounds."""
+    """The figures, with their numbers in `measured`. Takes about three minutes with twenty rounds."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     return uvloop.run(_measure(rounds))
@@ -36,10 +37,9 @@ def measure(rounds: int) -> list[Figure]:
 
 async def _measure(rounds: int) -> list[Figure]:
     figures: list[Figure] = []
-    console = Console(stderr=True)
-    with pair() as both:
-        for compare in track(COMPARED, "measuring the wire", console=console):
-            figures += await compare(both, rounds)
-    for alone in track(ALONE, "measuring many sessions", console=console):
-        figures += await alone()
+    with echo_servers() as servers:
+        for compared in track(COMPARED, "measuring servers and clients", console=CONSOLE):
+            figures += await compared(servers, rounds)
+    for separate in track(SEPARATE, "measuring many sessions", console=CONSOLE):
+        figures += await separate()
     return figures

@@ -1,9 +1,8 @@
-"""Server processes: start, be ready, look into, stop."""
+"""Server processes: start, wait, observe, stop."""
 
 from __future__ import annotations
 
 import http.client
-import os
 import signal
 import socket
 import subprocess
@@ -17,14 +16,12 @@ from pathlib import Path
 
 PEERS = Path(__file__).parent / "peers"
 HOST = "127.0.0.1"
-MOST_SESSIONS = 4000
+MAX_SESSIONS = 4000
 START_TIMEOUT = 60.0
 
-_TICKS = os.sysconf("SC_CLK_TCK")
 
-
-class Server:
-    """One process that serves on a port of its own. Starts when made; `wait` until it answers; `stop` it."""
+class ServerProcess:
+    """A server on a free port. It starts when the object is made; call `wait` before use, and `stop` at the end."""
 
     def __init__(self, name: str, command: Callable[[int], list[str]]) -> None:
         self.name = name
@@ -37,7 +34,7 @@ class Server:
         return f"http://{HOST}:{self.port}"
 
     def wait(self) -> None:
-        """Return when it is healthy. Raises `RuntimeError` with its last words if it does not become so."""
+        """Return when it is healthy. Raises `RuntimeError` with the end of its log if it does not start."""
         end = time.monotonic() + START_TIMEOUT
         while time.monotonic() < end and self._process.poll() is None:
             try:
@@ -49,9 +46,9 @@ class Server:
                 time.sleep(0.1)
             finally:
                 connection.close()
-        raise RuntimeError(f"{self.name} did not start:\n{self.last_words()}")
+        raise RuntimeError(f"{self.name} did not start:\n{self.log_tail()}")
 
-    def last_words(self) -> str:
+    def log_tail(self) -> str:
         self._log.seek(0)
         return self._log.read()[-2000:].decode(errors="replace")
 
@@ -64,12 +61,11 @@ class Server:
             self._process.wait()
         self._log.close()
 
-    # What the kernel says of it.
+    # Measured by the kernel.
 
     def cpu_seconds(self) -> float:
-        """Of all its threads, also of those that have ended, in steps of 10 ms."""
-        fields = self._proc("stat").rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / _TICKS
+        """Of all its threads, including those that have ended."""
+        return time.clock_gettime((~self._process.pid << 3) | 2)  # Linux: the CPU clock of another process
 
     def memory_bytes(self) -> int:
         return self._field("smaps_rollup", "Rss:") * 1024
@@ -86,41 +82,41 @@ class Server:
 
 
 @dataclass(frozen=True)
-class Pair:
+class EchoServers:
     """The two that are compared."""
 
-    ours: Server
-    theirs: Server
+    ours: ServerProcess
+    theirs: ServerProcess
 
 
 @contextmanager
-def envweave_server(env: str) -> Iterator[Server]:
-    """`envweave serve`, with room for all sessions and otherwise as it comes."""
-    with _ready(Server("envweave", lambda port: _envweave(env, port))) as server:
+def envweave_server(env: str) -> Iterator[ServerProcess]:
+    """`envweave serve`, with room for all sessions and otherwise default settings."""
+    with _ready(ServerProcess("envweave", lambda port: _envweave(env, port))) as server:
         yield server
 
 
 @contextmanager
-def pair() -> Iterator[Pair]:
-    """Both echo servers."""
+def echo_servers() -> Iterator[EchoServers]:
+    """Start both and stop them afterwards."""
     with (
-        _stopped(Server("OpenEnv", _openenv)) as theirs,
-        _stopped(Server("envweave", lambda port: _envweave("echo", port))) as ours,
+        _stopped(ServerProcess("OpenEnv", _openenv)) as theirs,
+        _stopped(ServerProcess("envweave", lambda port: _envweave("echo", port))) as ours,
     ):
         ours.wait()
         theirs.wait()
-        yield Pair(ours, theirs)
+        yield EchoServers(ours, theirs)
 
 
 @contextmanager
-def _ready(server: Server) -> Iterator[Server]:
+def _ready(server: ServerProcess) -> Iterator[ServerProcess]:
     with _stopped(server):
         server.wait()
         yield server
 
 
 @contextmanager
-def _stopped(server: Server) -> Iterator[Server]:
+def _stopped(server: ServerProcess) -> Iterator[ServerProcess]:
     try:
         yield server
     finally:
@@ -128,12 +124,12 @@ def _stopped(server: Server) -> Iterator[Server]:
 
 
 def _envweave(env: str, port: int) -> list[str]:
-    options = ["--port", str(port), "--max-sessions", str(MOST_SESSIONS), "--log-level", "warning"]
+    options = ["--port", str(port), "--max-sessions", str(MAX_SESSIONS), "--log-level", "warning"]
     return [sys.executable, "-m", "envweave", "serve", env, *options]
 
 
 def _openenv(port: int) -> list[str]:
-    """As its documentation has it, without the line that uvicorn logs for each request."""
+    """As in its documentation, but without the line that uvicorn logs for each request."""
     options = ["--port", str(port), "--log-level", "warning", "--no-access-log", "--backlog", "4096"]
     return [sys.executable, "-m", "uvicorn", "openenv_echo:app", "--app-dir", str(PEERS), *options]
 

@@ -1,15 +1,15 @@
-"""OpenEnv's own client, driven from outside. Run by path in a process of its own: importing it takes four seconds."""
+"""A worker process with OpenEnv's own client. It is run by its path; importing the client takes four seconds."""
 # mypy: ignore-errors
 
 import asyncio
 
 from openenv.core.generic_client import GenericEnvClient
 
-from envweave.bench.wire.driven import MESSAGE, drive
+from envweave.bench.worker import MESSAGE, SessionsWorkload, serve
 
 
 async def open_session(url: str):
-    """A session that was reset, as a step to be called again and again."""
+    """Connect and reset. Returns the step and what closes the session."""
     env = GenericEnvClient(base_url=url)
     await env.connect()
     await env.reset()
@@ -21,4 +21,4 @@ async def open_session(url: str):
     return step, env.close
 
 
-asyncio.run(drive(open_session))
+asyncio.run(serve(SessionsWorkload(open_session)))

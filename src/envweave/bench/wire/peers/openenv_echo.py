@@ -1,6 +1,6 @@
-"""OpenEnv's server with the echo environment of its template, as `openenv init` has it.
+"""OpenEnv's server with the echo environment of its template, as `openenv init` writes it.
 
-Run by path in a process of its own: `python -m uvicorn openenv_echo:app --app-dir …`.
+Runs in a process of its own: `python -m uvicorn openenv_echo:app --app-dir …`.
 """
 # mypy: ignore-errors
 
@@ -12,35 +12,37 @@ from openenv.core.env_server.interfaces import Environment
 from openenv.core.env_server.types import Action, Observation, State
 
 
-class EchoAction(Action):
+class OpenEnvEchoAction(Action):
     """Say `message`."""
 
     message: str
 
 
-class EchoObservation(Observation):
+class OpenEnvEchoObservation(Observation):
     """What came back."""
 
     echoed_message: str = ""
     message_length: int = 0
 
 
-class EchoEnvironment(Environment):
-    """Gives each message back, and a tenth of its length, at most 1, as the reward."""
+class OpenEnvEchoEnvironment(Environment):
+    """Returns each message. The reward is a tenth of its length, at most 1."""
 
     SUPPORTS_CONCURRENT_SESSIONS = True
 
     def __init__(self):
         self._state = State(episode_id=str(uuid4()), step_count=0)
 
-    def reset(self, seed: int | None = None, episode_id: str | None = None, **kwargs: Any) -> EchoObservation:
+    def reset(self, seed: int | None = None, episode_id: str | None = None, **kwargs: Any) -> OpenEnvEchoObservation:
         self._state = State(episode_id=episode_id or str(uuid4()), step_count=0)
-        return EchoObservation(echoed_message="Echo environment ready!", message_length=0, done=False, reward=0.0)
+        return OpenEnvEchoObservation(
+            echoed_message="Echo environment ready!", message_length=0, done=False, reward=0.0
+        )
 
-    def step(self, action: EchoAction) -> EchoObservation:
+    def step(self, action: OpenEnvEchoAction) -> OpenEnvEchoObservation:
         self._state.step_count += 1
         message, length = action.message, len(action.message)
-        return EchoObservation(
+        return OpenEnvEchoObservation(
             echoed_message=message,
             message_length=length,
             done=False,
@@ -53,4 +55,6 @@ class EchoEnvironment(Environment):
         return self._state
 
 
-app = create_app(EchoEnvironment, EchoAction, EchoObservation, env_name="echo", max_concurrent_envs=4000)
+app = create_app(
+    OpenEnvEchoEnvironment, OpenEnvEchoAction, OpenEnvEchoObservation, env_name="echo", max_concurrent_envs=4000
+)

@@ -10,7 +10,7 @@ from envweave.core.environment import AsyncEnvironment, Environment
 SECONDS = 1.0
 
 
-class Sleeper(Environment[dict[str, str], dict[str, bool]]):
+class SlowEnv(Environment[dict[str, str], dict[str, bool]]):
     """Blocks its thread."""
 
     def reset(self, *, seed: int | None = None) -> dict[str, bool]:
@@ -21,8 +21,8 @@ class Sleeper(Environment[dict[str, str], dict[str, bool]]):
         return {"slept": True}
 
 
-class AsyncSleeper(AsyncEnvironment[dict[str, str], dict[str, bool]]):
-    """Gives way to others."""
+class SlowAsyncEnv(AsyncEnvironment[dict[str, str], dict[str, bool]]):
+    """Does not block its loop."""
 
     async def reset(self, *, seed: int | None = None) -> dict[str, bool]:
         return {"slept": False}

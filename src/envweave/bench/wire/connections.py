@@ -1,4 +1,4 @@
-"""Connections as thin as they can be, the same for both servers, so that it is the servers that are measured."""
+"""Minimal client connections, the same for both servers, so that the servers are measured and not the clients."""
 
 from __future__ import annotations
 
@@ -12,29 +12,30 @@ from typing import Any, Self, TypeVar, cast
 from envweave.bench.wire.servers import HOST
 
 TIMEOUT = 30.0
-"""Seconds that any single answer may take."""
-AT_ONCE = 32
-"""Connections that are opened side by side."""
+"""Seconds that a single answer may take."""
+CONCURRENT = 32
+"""Connections that are opened at the same time."""
 
 T = TypeVar("T")
 
 
-async def opened(count: int, open_one: Callable[[], Awaitable[T]]) -> list[T]:
-    """So many of a kind, a few at a time: no server has to fear for its backlog."""
-    found: list[T] = []
-    while len(found) < count:
-        found += await asyncio.gather(*(open_one() for _ in range(min(AT_ONCE, count - len(found)))))
-    return found
+async def open_many(count: int, open_one: Callable[[], Awaitable[T]]) -> list[T]:
+    """Open `count` connections, a few at a time, so that no server's backlog overflows."""
+    connections: list[T] = []
+    while len(connections) < count:
+        missing = min(CONCURRENT, count - len(connections))
+        connections += await asyncio.gather(*(open_one() for _ in range(missing)))
+    return connections
 
 
-class Link(asyncio.Protocol, ABC):
-    """A connection. `receive` gets the body of each answer; swap it at will."""
+class RawConnection(asyncio.Protocol, ABC):
+    """A connection. `receive` is called with the body of each answer, and may be replaced."""
 
     def __init__(self) -> None:
         self.receive: Callable[[bytes], Any] = _ignore
         self.transport: asyncio.Transport
         self.failed: Callable[[Exception], Any] = _ignore
-        """Gets the reason if the server ends the connection, or answers with a failure."""
+        """Called with the error if the server ends the connection or refuses a request."""
         self._loop = asyncio.get_running_loop()
         self._up: asyncio.Future[None] = self._loop.create_future()
         self._lost: asyncio.Future[None] = self._loop.create_future()
@@ -45,8 +46,8 @@ class Link(asyncio.Protocol, ABC):
         await asyncio.wait_for(self._up, TIMEOUT)
         return self
 
-    async def ask(self, message: bytes) -> bytes:
-        """Send what `framed` gave and wait for one answer."""
+    async def request(self, message: bytes) -> bytes:
+        """Send what `frame` returned and wait for one answer."""
         answer = self._loop.create_future()
         before = self.receive, self.failed
         self.receive, self.failed = answer.set_result, answer.set_exception
@@ -57,7 +58,7 @@ class Link(asyncio.Protocol, ABC):
             self.receive, self.failed = before
 
     async def closed(self) -> None:
-        """Wait until the server has closed, at most a second; then close."""
+        """Wait at most a second until the server closes, then close."""
         await asyncio.wait([self._lost], timeout=1.0)
         self.abort()
 
@@ -67,7 +68,7 @@ class Link(asyncio.Protocol, ABC):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
-        self._greet()
+        self._start()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._lost.set_result(None)
@@ -80,12 +81,12 @@ class Link(asyncio.Protocol, ABC):
             self._up.set_exception(error)
 
     @abstractmethod
-    def _greet(self) -> None:
-        """The connection is made: be up, or say what it takes."""
+    def _start(self) -> None:
+        """Called when the connection is made. Completes `_up` or sends a handshake."""
 
 
-class WebSocket(Link):
-    """Text frames, pings answered, no compression, a mask of zeros."""
+class RawWebSocket(RawConnection):
+    """Sends text frames with a mask of zeros, without compression. Answers pings."""
 
     def __init__(self, *, subprotocol: str = "") -> None:
         super().__init__()
@@ -93,8 +94,8 @@ class WebSocket(Link):
         self._parts = b""
 
     @staticmethod
-    def framed(body: bytes, *, opcode: int = 1) -> bytes:
-        """A frame to send."""
+    def frame(body: bytes, *, opcode: int = 1) -> bytes:
+        """The bytes of a frame."""
         size = len(body)
         if size < 126:
             head = bytes((0x80 | opcode, 0x80 | size))
@@ -104,7 +105,7 @@ class WebSocket(Link):
             head = bytes((0x80 | opcode, 0x80 | 127)) + size.to_bytes(8, "big")
         return head + bytes(4) + body
 
-    def _greet(self) -> None:
+    def _start(self) -> None:
         lines = [
             "GET /ws HTTP/1.1",
             f"Host: {HOST}",
@@ -132,7 +133,7 @@ class WebSocket(Link):
         self._buffer = self._read(buffer)
 
     def _read(self, buffer: bytes) -> bytes:
-        """Hand out whole frames; gives what is left."""
+        """Pass on all complete frames. Returns the rest."""
         start, end = 0, len(buffer)
         while end - start >= 2:
             first, size, body = buffer[start], buffer[start + 1] & 127, start + 2
@@ -150,14 +151,14 @@ class WebSocket(Link):
             if first == 0x81:
                 self.receive(buffer[body:start])
             else:
-                self._other(first & 0x80, first & 15, buffer[body:start])
+                self._receive_other(first & 0x80, first & 15, buffer[body:start])
         return buffer[start:]
 
-    def _other(self, final: int, opcode: int, body: bytes) -> None:
+    def _receive_other(self, final: int, opcode: int, body: bytes) -> None:
         if opcode == 9:
-            self.transport.write(self.framed(body, opcode=10))
+            self.transport.write(self.frame(body, opcode=10))
         elif opcode == 8:
-            self.transport.write(self.framed(body[:2], opcode=8))
+            self.transport.write(self.frame(body[:2], opcode=8))
         elif opcode in (0, 1):
             self._parts += body
             if final:
@@ -165,17 +166,17 @@ class WebSocket(Link):
                 self.receive(whole)
 
 
-class HTTP(Link):
-    """Requests on a connection that is kept alive, one after the other."""
+class RawHTTP(RawConnection):
+    """Sends one request after the other on a connection that is kept alive."""
 
     @staticmethod
-    def framed(body: bytes, path: str, **headers: str) -> bytes:
-        """A POST to send; `x_envweave_session="…"` is a header."""
+    def frame(body: bytes, path: str, **headers: str) -> bytes:
+        """The bytes of a POST. `x_envweave_session="…"` sets a header."""
         lines = [f"POST {path} HTTP/1.1", f"Host: {HOST}", "Content-Type: application/json"]
         lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
         return "\r\n".join([*lines, f"Content-Length: {len(body)}", "", ""]).encode() + body
 
-    def _greet(self) -> None:
+    def _start(self) -> None:
         self._up.set_result(None)
 
     def data_received(self, data: bytes) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from envweave.client.env_client import connect
-from envweave.core import owners
+from envweave.core import process_identity
 from envweave.errors import ProviderError, UsageError
 from envweave.providers import Provider, running
 from envweave.providers.base import health
@@ -383,11 +383,18 @@ def test_what_was_started_is_found_with_its_owner(quick):
         assert one.state == "running"
         assert re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", one.since)
         assert not one.stray
-        assert one.url in ("", provider.url) or one.url.startswith("http://127.0.0.1:")
+        assert one.url == provider.url
         listed = json.loads(envweave("ps", "--json").stdout)
-        assert [each["name"] for each in listed if each["owner"] == str(os.getpid())] == [one.name]
+        own = [(each["name"], each["url"]) for each in listed if each["owner"] == str(os.getpid())]
+        assert own == [(one.name, provider.url)]
         assert str(os.getpid()) in envweave("ps").stdout
     assert mine(quick) == []
+
+
+def test_what_runs_another_command_is_found_with_its_url(kind):
+    provider = kind.made(kind.runs(LEAVES))
+    with running(provider):
+        assert [each.url for each in mine(kind)] == [provider.url]
 
 
 DOOMED = """
@@ -452,7 +459,7 @@ def containers(docker_engine, echo_image):
     made = []
 
     def make(owner, world=None):
-        made.append(labelled(echo_image, owner, owners.world() if world is None else world))
+        made.append(labelled(echo_image, owner, process_identity.machine_id() if world is None else world))
         return made[-1]
 
     yield make
@@ -476,8 +483,8 @@ def swept(*options):
 
 def test_gc_knows_an_owner_whose_number_another_process_has_now(containers):
     pid = os.getpid()
-    reused = containers(f"{pid}.{owners.born(pid) + 1}")
-    own = containers(owners.me())
+    reused = containers(f"{pid}.{process_identity.start_time(pid) + 1}")
+    own = containers(process_identity.own_identity())
     gone = swept()
     assert reused in gone
     assert own not in gone

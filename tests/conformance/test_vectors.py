@@ -9,6 +9,9 @@ import pytest
 
 import envweave as ew
 from envweave.errors import BusyError, ClosedError, InvalidActionError, ResetNeededError, UsageError
+from envweave.plan import EnvPlan
+from envweave.vector.inproc import InprocExecutor
+from envweave.vector.slot import Slot
 
 BACKENDS = ["inproc", "thread"]
 
@@ -169,7 +172,7 @@ def test_a_failure_with_autoreset_is_followed_by_the_next_episode_on_a_new_envir
     batch = vec.step([1, 13])
     assert batch.reward == [1.0, None]
     assert [request.kind for request in batch.requests[1]] == ["episode_end", "autoreset_ready", "need_action"]
-    assert batch.requests[1][1].episode_id == "walker#1/2"
+    assert batch.requests[1][1].episode_id != batch.requests[1][0].episode_id
     assert vec.step([1, 1]).reward == [1.0, 1.0]
 
 
@@ -446,11 +449,11 @@ def test_the_deadline_of_an_action_counts_from_when_the_driver_was_asked():
             now[0] += 1.0
             return super().step(action)
 
-    from envweave.build import blueprint
-    from envweave.vector.inproc import InprocVector
-
-    plan = blueprint(ew.EnvSpec(id="slow", factory=Slow, deadline=1.5), {}, clock=lambda: now[0])
-    with InprocVector([(plan, f"slow#{i}") for i in range(5)]) as vec:
+    executor = InprocExecutor()
+    plan = EnvPlan(ew.EnvSpec(id="slow", factory=Slow, deadline=1.5), clock=lambda: now[0])
+    slots = [Slot(f"slow#{i}", plan, executor, autoreset=False) for i in range(5)]
+    executor.open(slots)
+    with ew.VectorEnv(slots) as vec:
         vec.reset(start=-100)
         for _ in range(3):
             assert vec.step([0] * 5).failures == {}
@@ -527,3 +530,40 @@ def test_whatever_an_environment_raises_costs_only_its_row(vector):
     vec = vector(2, id="odd")
     vec.reset(start=0)
     assert vec.step([1, 0]).reward == [None, 0.0]
+
+
+def test_a_vector_has_no_transform(vector):
+    vec = vector(2)
+    assert not hasattr(vec, "transform")
+    with pytest.raises(UsageError, match="no transform"):
+        vec.transform = lambda observation: observation
+    vec.reset(start=0)
+    assert vec.step([1, 1]).reward == [1.0, 1.0]
+
+
+@pytest.mark.parametrize("timeout", ["soon", float("nan")])
+def test_a_wrong_timeout_is_refused_before_any_environment_steps(vector, timeout):
+    vec = vector(2)
+    vec.reset(start=0)
+    for call in (lambda: vec.step([1, 1], timeout=timeout), lambda: vec.close(timeout=timeout)):
+        with pytest.raises(UsageError):
+            call()
+    assert vec.step([1, 1]).obs == [1, 1]
+
+
+@pytest.mark.parametrize("counts", [{"max_ready": "x"}, {"max_ready": 0}, {"min_ready": 3, "max_ready": 2}])
+def test_counts_without_a_meaning_are_refused(vector, counts):
+    with pytest.raises(UsageError, match="ready"):
+        vector(2).recv(**counts)
+
+
+def test_a_list_of_instances_is_a_vector(vector):
+    envs = [Walker(), Walker()]
+    vec = vector(None, id=envs)
+    assert vec.reset(start=2).obs == [2, 2]
+    assert vec.step([1, 13]).reward == [1.0, None]
+    row = vec.reset(ids=[1])
+    assert "there is only one Walker" in row.failures[1]["message"]
+    assert vec.step([1], ids=[0]).obs == [4]
+    vec.close()
+    assert Walker.closed == 2

@@ -1,4 +1,4 @@
-"""What the documents say runs."""
+"""The code in the documents runs, and their statements about the code are true."""
 
 import re
 import subprocess
@@ -10,6 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+ALL_PAGES = [*PAGES, *(ROOT / f"{name}.md" for name in ("CHANGELOG", "CONTRIBUTING", "SECURITY"))]
 
 
 def blocks(language):
@@ -30,7 +31,7 @@ def test_every_python_block_runs_by_itself(block, tmp_path):
 
 @pytest.fixture(scope="module")
 def named_images(docker_engine, env_image):
-    """The images that the documents name, as `envweave build` and `docker build` would have made them."""
+    """The images that the documents name, as `envweave build` and `docker build` create them."""
     from support.engine import connect
 
     with closing(connect(docker_engine)) as client:
@@ -56,8 +57,8 @@ def test_the_readme_names_only_make_targets_and_verbs_that_exist():
     assert all(f" {verb} " in shown for verb in verbs)
 
 
-def test_every_link_between_documents_leads_somewhere():
-    for page in [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md"]:
+def test_every_link_between_documents_has_a_target():
+    for page in ALL_PAGES:
         for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
             if "://" not in target:
                 assert (page.parent / target).exists(), f"{page.name}: {target}"
@@ -65,6 +66,33 @@ def test_every_link_between_documents_leads_somewhere():
 
 def test_the_readme_is_short():
     assert len((ROOT / "README.md").read_text().splitlines()) <= 150
+
+
+def test_the_readme_links_every_page():
+    text = (ROOT / "README.md").read_text()
+    assert [page.name for page in PAGES[1:] if f"(docs/{page.name})" not in text] == []
+
+
+def test_lines_outside_of_tables_have_at_most_120_characters():
+    long = [
+        f"{page.name}:{number}"
+        for page in ALL_PAGES
+        for number, line in enumerate(page.read_text().splitlines(), 1)
+        if len(line) > 120 and not line.startswith("|")
+    ]
+    assert long == []
+
+
+def test_contributing_names_every_package_and_only_files_that_exist():
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    source = ROOT / "src/envweave"
+    named = [name for name in re.findall(r"(?<![\w/])(?:[a-z]+/)+\w+\.py", text) if not name.startswith("tests/")]
+    assert len(named) > 30
+    assert [name for name in named if not (source / name).exists()] == []
+    layers = text[text.index("## Layers") : text.index("## The path of a step")]
+    packages = [path.parent.name + "/" for path in source.glob("*/__init__.py")]
+    modules = [path.name for path in source.glob("*.py") if path.name != "__main__.py"]
+    assert [name for name in (*packages, *modules) if name not in layers] == []
 
 
 def test_every_request_kind_and_end_reason_is_documented():
@@ -76,7 +104,7 @@ def test_every_request_kind_and_end_reason_is_documented():
     assert all(f"`{word}`" in text for word in (*KINDS, *get_args(EndReason)))
 
 
-def test_each_thing_that_the_sandbox_covers_is_shown_by_a_test_that_exists():
+def test_every_claim_of_the_sandbox_names_an_existing_test():
     text = (ROOT / "src/envweave/sandbox/process.py").read_text()
     covered = text[text.index("Covered:") : text.index("Not covered:")]
     named = re.findall(r"^    \S.*  (\w+)$", covered, re.MULTILINE)

@@ -1,10 +1,15 @@
 """The command, as a user types it."""
 
 import json
+import os
 import subprocess
 import sys
+from importlib.metadata import version
 
 import pytest
+
+import envweave as ew
+from envweave.testing import running_server
 
 
 def envweave(*arguments, cwd=None):
@@ -107,6 +112,22 @@ def test_check_passes_good_environments_and_explains_bad_ones(tmp_path):
         (("info",), 2, "missing argument 'ID'", "hint: envweave info --help"),
         (("info", "prime://x/y"), 2, "prime:// environments are not in this version", "hint: needs a later release"),
         (("check", "pkg://nowhere:X"), 2, "there is no module 'nowhere'", "hint: is its package installed"),
+        (("check", "nowhere:X"), 2, "there is no module 'nowhere'", "hint: is its package installed"),
+        (("info", "gym://CartPole-v1"), 2, "gym:// environments are not in this version", "hint: make it yourself"),
+        (("check", "http://127.0.0.1:1"), 1, "cannot reach http://127.0.0.1:1", "hint: is the server running?"),
+        (("check", "counter", "--max-steps", "0"), 2, "invalid value for '--max-steps'", "hint: envweave check --help"),
+        (
+            ("run", "counter", "--policy", "os:getpid"),
+            2,
+            "policy 'os:getpid': too many positional",
+            "hint: it is called",
+        ),
+        (
+            ("run", "counter", "--policy", "json:JSONDecoder"),
+            2,
+            "policy 'json:JSONDecoder' is not",
+            "hint: it is called",
+        ),
     ],
 )
 def test_errors_are_two_lines_and_an_exit_code(arguments, code, first, second):
@@ -135,7 +156,6 @@ def odd(tmp_path):
         "    def close(self): raise OSError('cannot close')\n"
         "class Fails:\n"
         "    def __init__(self): raise OSError('cannot begin')\n"
-        "def bad_policy(observation, request): raise KeyError('lost')\n"
         "class Fine(Env):\n"
         "    def close(self): pass\n"
     )
@@ -159,18 +179,101 @@ def test_an_environment_that_cannot_begin_or_close_costs_its_episode(odd, name, 
     assert reason in next(iter(found["errors"]))
 
 
-def test_a_policy_that_raises_is_two_lines(odd):
-    done = envweave("run", "pkg://odd:Fine", "--policy", "odd:bad_policy", cwd=odd)
+@pytest.fixture
+def game(tmp_path):
+    (tmp_path / "game.py").write_text(
+        "import asyncio\n"
+        "class Game:\n"
+        "    def reset(self, *, seed=0): self.seed = seed; return seed\n"
+        "    def step(self, action: int): return self.seed, float(action), True, False, {}\n"
+        "def odd_fails(observation, request):\n"
+        "    if observation % 2: raise KeyError('lost')\n"
+        "    return 1\n"
+        "loops = set()\n"
+        "async def patient(observation, request):\n"
+        "    await asyncio.sleep(0.001)\n"
+        "    loops.add(asyncio.get_running_loop())\n"
+        "    return len(loops)\n"
+        "def wrong(observation, request): return 'one'\n"
+    )
+    return tmp_path
+
+
+def test_a_policy_that_raises_fails_its_episodes_and_not_the_run(game):
+    done = envweave("run", "game.py", "--policy", "game:odd_fails", "-n", "4", "--json", cwd=game)
+    assert done.returncode == 1
+    found = json.loads(done.stdout)
+    assert found["ends"] == {"terminated": 2, "policy_error": 2}
+    assert found["returns"]["agent"]["mean"] == 1.0
+    assert found["errors"] == {"policy 'game:odd_fails' raised KeyError: 'lost'": 2}
+    text = envweave("run", "game.py", "--policy", "game:odd_fails", "-n", "4", cwd=game).stdout
+    assert "2x policy 'game:odd_fails' raised KeyError: 'lost'" in text
+
+
+def test_a_policy_whose_actions_are_all_refused_fails_its_episodes(game):
+    done = envweave("run", "game.py", "--policy", "game:wrong", "-n", "2", "--json", cwd=game)
+    assert done.returncode == 1
+    found = json.loads(done.stdout)
+    assert found["ends"] == {"policy_error": 2}
+    assert "all actions were refused" in next(iter(found["errors"]))
+
+
+@pytest.mark.parametrize("policy", ["game:patient", "./game.py:patient"])
+def test_an_async_policy_is_awaited_in_one_event_loop(game, policy):
+    done = envweave("run", "game.py", "--policy", policy, "-n", "3", "--json", cwd=game)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["returns"]["agent"]["max"] == 1.0
+
+
+@pytest.mark.parametrize("option", ["--version", "-V"])
+def test_the_version_is_one_line(option):
+    done = envweave(option)
+    assert (done.returncode, done.stdout) == (0, f"envweave {version('envweave')}\n")
+
+
+@pytest.mark.parametrize("id", ["game.py", "./game.py:Game", "game:Game"])
+@pytest.mark.parametrize("verb", ["check", "run", "info"])
+def test_a_file_and_a_module_of_the_current_folder_are_taken_as_they_are_typed(game, verb, id):
+    done = envweave(verb, id, cwd=game)
+    assert done.returncode == 0, done.stderr + done.stdout
+
+
+def test_a_file_runs_on_a_server_of_its_own(game, monkeypatch):
+    monkeypatch.chdir(game)
+    with ew.make("./game.py", backend="subprocess") as env:
+        assert env.reset(seed=5).obs == 5
+
+
+@pytest.mark.parametrize("id", ["./game.py", "game.py", "game:Game"])
+def test_an_image_of_a_single_file_is_refused_with_the_way_to_a_project(game, id):
+    done = envweave("build", id, cwd=game)
     assert done.returncode == 2
-    assert done.stderr.splitlines()[-2:] == [
-        "policy 'odd:bad_policy' raised KeyError: 'lost'",
-        "hint: it takes (observation, request)",
-    ]
+    assert "with a pyproject.toml that has" in done.stderr
+
+
+def test_check_takes_the_limits_that_its_fixes_name(tmp_path):
+    (tmp_path / "long.py").write_text(
+        "class Long:\n"
+        "    def reset(self): self.left = 1500; return 0\n"
+        "    def step(self, action: int): self.left -= 1; return 0, 0.0, not self.left, False, {}\n"
+    )
+    short, long = (
+        envweave("check", "long.py", *more, "--json", cwd=tmp_path) for more in ([], ["--max-steps", "2000"])
+    )
+    assert "episode_ends" in {finding["check"] for finding in json.loads(short.stdout)["findings"]}
+    assert "episode_ends" in json.loads(long.stdout)["passed"]
+
+
+def test_check_plays_on_a_server():
+    with running_server("lineworld") as served:
+        report = data("check", served.url)
+    assert report["ok"]
+    assert {"seed_repeats_across_instances", "episode_ends", "close"} <= set(report["passed"])
 
 
 def test_a_terminal_without_our_signs_still_gets_the_text():
     command = [sys.executable, "-m", "envweave", "check", "counter"]
-    env = {"PYTHONIOENCODING": "ascii", "PATH": ""}
+    env = {"PYTHONIOENCODING": "ascii", "PATH": "", "PYTHONPATH": os.environ.get("PYTHONPATH", "")}
     done = subprocess.run(command, capture_output=True, check=False, env=env, timeout=60)
     assert done.returncode == 0, done.stderr
     assert b"seed_repeats" in done.stdout

@@ -17,8 +17,8 @@ import pytest
 import envweave as ew
 from envweave.client import EnvClient, HTTPEnvClient, connect, connect_vector
 from envweave.client.address import Address
-from envweave.client.channel import Channel
-from envweave.client.settings import Settings, Wanted
+from envweave.client.connection import ServerConnection
+from envweave.client.endpoint import ServerEndpoint, SessionSpec
 from envweave.errors import (
     BusyError,
     CapacityError,
@@ -39,9 +39,9 @@ SCRIPT = Path(__file__).parent / "openenv_peer" / "ours.py"
 class Server:
     """One of our servers. `stop` it."""
 
-    def __init__(self, **settings):
+    def __init__(self, **endpoint):
         self.process = subprocess.Popen(
-            [sys.executable, str(SCRIPT), json.dumps(settings)], stdout=subprocess.PIPE, text=True
+            [sys.executable, str(SCRIPT), json.dumps(endpoint)], stdout=subprocess.PIPE, text=True
         )
         self.url = self.process.stdout.readline().strip()
 
@@ -52,8 +52,8 @@ class Server:
 
 
 @contextmanager
-def running(**settings):
-    server = Server(**settings)
+def running(**endpoint):
+    server = Server(**endpoint)
     try:
         yield server
     finally:
@@ -485,15 +485,15 @@ def test_an_answer_that_is_too_large_for_the_client_fails_its_call_and_the_sessi
 
 def test_a_session_that_nobody_waits_for_any_more_is_closed_when_it_opens():
     async def play(address):
-        settings = Settings(address=Address.parse(address))
-        channel = Channel(settings)
-        first = await channel.open(Wanted())
+        endpoint = ServerEndpoint(address=Address.parse(address))
+        connection = ServerConnection(endpoint)
+        first = await connection.open(SessionSpec())
         with pytest.raises(TimeoutError):
-            await asyncio.wait_for(channel.open(Wanted(arguments={"build": 0.3})), 0.1)
+            await asyncio.wait_for(connection.open(SessionSpec(arguments={"build": 0.3})), 0.1)
         end = time.monotonic() + 10
         while True:
             try:
-                second = await channel.open(Wanted())
+                second = await connection.open(SessionSpec())
                 break
             except CapacityError:
                 assert time.monotonic() < end
@@ -537,7 +537,7 @@ def test_a_client_waits_for_a_server_that_starts():
     later(0.3, start)
     try:
         with connect(f"ws://127.0.0.1:{port}/ws", connect_timeout_s=60) as env:
-            assert env.reset().observation["value"] == 0
+            assert env.reset().observation.value == 0
     finally:
         started[0].kill()
         started[0].wait()
@@ -641,6 +641,22 @@ def test_a_refused_action_is_named_and_nothing_has_changed(vector):
     with pytest.raises(UsageError, match="environment 0: reset has no option 'strat'"):
         vec.reset(strat=1)
     assert vec.step([1, 1, 1]).obs == [1, 1, 1]
+
+
+def test_a_refusal_is_told_to_whoever_waits_for_those_rows(vector):
+    vec = vector(3)
+    vec.reset()
+    vec.send([[1]], [0])
+    assert vec.step([1], ids=[1]).obs == [1]
+    vec.step_async([[1]], ids=[2])
+    assert vec.in_flight == [0, 2]
+    with pytest.raises(InvalidActionError, match="environment 0: "):
+        vec.recv(min_ready=1, timeout=10)
+    assert vec.in_flight == [2]
+    with pytest.raises(InvalidActionError, match="environment 2: "):
+        vec.step_wait(timeout=10)
+    assert vec.in_flight == []
+    assert vec.step([1, 1, 1]).obs == [1, 2, 1]
 
 
 def test_a_finished_environment_must_be_reset(vector):

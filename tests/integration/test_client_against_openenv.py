@@ -85,14 +85,14 @@ def kinds(requests):
 
 def test_an_episode_with_types(url):
     with PeerEnv(url) as env:
-        reset = env.reset(seed=7)
+        reset = env.reset(seed=7, episode_id="mine")
         assert reset.observation == Heard("ready", 0, reward=0.0)
         assert kinds(reset.requests) == ["need_action"]
         assert reset.requests[0].action_schema["required"] == ["message"]
         result = env.step(Say("hello"))
         assert result.observation == Heard("hello", 5, reward=0.5, metadata={"step": 1, "truncated": False})
         assert (result.reward, result.done, result.info["step"]) == (0.5, False, 1)
-        assert env.state() == ew.State(episode_id="seed-7", step_count=1)
+        assert env.state() == ew.State(episode_id="mine", step_count=1)
         last = env.step(Say("stop"))
         assert (last.terminated, last.truncated, last.observation.done) == (True, False, True)
         assert [request.reason for request in last.requests] == ["terminated"]
@@ -104,10 +104,10 @@ def test_an_episode_with_types(url):
 def test_an_episode_without_types(url):
     with connect(url, max_episode_steps=2) as env:
         obs, info = env.reset(episode_id="mine", greeting="good morning")
-        assert (obs["echoed_message"], obs["reward"], obs["done"], info) == ("good morning", 0.0, False, {})
+        assert (obs.echoed_message, obs.reward, obs.done, info) == ("good morning", 0.0, False, {})
         obs, reward, terminated, truncated, info = env.step({"message": "hi"})
-        assert (obs["message_length"], reward, terminated, truncated) == (2, 0.2, False, False)
-        assert env.state() == {"episode_id": "mine", "step_count": 1}
+        assert (obs.message_length, reward, terminated, truncated) == (2, 0.2, False, False)
+        assert env.state() == ew.State(episode_id="mine", step_count=1)
         assert env.action_schema()["title"] == "Say"
         result = env.step({"message": "hi"})
         assert (result.terminated, result.truncated) == (False, True)
@@ -134,8 +134,8 @@ def test_many_sessions_on_one_loop_do_not_mix_up_their_answers(url):
             await env.reset(episode_id=f"episode-{number}")
             for step in range(10):
                 result = await env.step({"message": f"{number}-{step}"})
-                assert result.observation["echoed_message"] == f"{number}-{step}"
-            return (await env.state())["episode_id"]
+                assert result.observation.echoed_message == f"{number}-{step}"
+            return (await env.state()).episode_id
 
     async def play():
         return await asyncio.gather(*(one(number) for number in range(16)))
@@ -375,7 +375,7 @@ def test_what_an_openenv_server_cannot_do_is_refused(url):
 
 def test_many_environments_of_an_openenv_server_are_a_vector(url):
     with connect_vector(url, 4, autoreset=True) as vec:
-        assert [obs["echoed_message"] for obs in vec.reset().obs] == ["ready"] * 4
+        assert [obs.echoed_message for obs in vec.reset().obs] == ["ready"] * 4
         batch = vec.step([{"message": "a"}, {"message": "stop"}, {"message": "boom"}, {"message": "d"}])
         assert batch.reward == [0.1, 0.4, None, 0.1]
         assert batch.done == [False, True, True, False]

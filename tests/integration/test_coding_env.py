@@ -173,16 +173,16 @@ def test_a_server_that_is_killed_leaves_no_process():
 def test_codeact_is_served_with_the_value_itself():
     with running_server("codeact") as server, ew.connect(server.url) as env:
         env.reset(seed=1)
-        seen = env.step(CodeActAction(code="print('hi')\n{'a': [1, None, 10 ** 30]}")).observation["execution_result"]
-        assert seen["stdout"] == "hi\n"
-        assert seen["return_value"] == {"a": [1, None, 10**30]}
-        failed = env.step({"code": "1 / 0"}).observation["execution_result"]
-        assert failed["success"] is False
-        assert failed["exception"]["type"] == "ZeroDivisionError"
+        seen = env.step(CodeActAction(code="print('hi')\n{'a': [1, None, 10 ** 30]}")).observation.execution_result
+        assert seen.stdout == "hi\n"
+        assert seen.return_value == {"a": [1, None, 10**30]}
+        failed = env.step({"code": "1 / 0"}).observation.execution_result
+        assert failed.success is False
+        assert failed.exception.type == "ZeroDivisionError"
         env.step({"code": "x = 1"})
         with env.fork() as twin:
-            assert twin.step({"code": "x"}).observation["execution_result"]["return_value"] == 1
-        assert env.state()["variables"] == {"x": "int"}
+            assert twin.step({"code": "x"}).observation.execution_result.return_value == 1
+        assert env.state().variables == {"x": "int"}
 
 
 def test_the_example_runs_with_a_server_of_its_own():

@@ -29,7 +29,7 @@ from support.need import need
 
 pytest.importorskip("docker")
 
-from envweave.client.fleet import OpenEnvVector
+from envweave.client.executor import OpenEnvExecutor
 from envweave.providers.docker import LocalDockerProvider
 
 ROOT = Path(__file__).parent.parent.parent
@@ -269,7 +269,7 @@ def test_sessions_share_a_container_up_to_its_capacity_and_then_others_are_start
         assert len(of(engine)) == 3
         envs.reset(seed=0)
         batch = envs.step([{"move": 1}] * 5)
-        assert [row["t"] for row in batch.observation] == [1] * 5
+        assert [row.t for row in batch.observation] == [1] * 5
         assert len(batch.reward) == 5
     assert of(engine) == []
 
@@ -343,7 +343,7 @@ def test_images_of_openenv_s_take_one_session_each(engine, python_image):
         "stop_timeout": 0,
     }
     with ew.make_vector(f"docker://{python_image}", 3, provider_options=options) as envs:
-        assert isinstance(envs, OpenEnvVector)
+        assert [type(executor) for executor in envs._executors] == [OpenEnvExecutor]
         assert len(of(engine)) == 3
         envs.reset()
         batch = envs.step([{"message": "x" * number} for number in (1, 2, 3)])

@@ -228,6 +228,7 @@ def test_the_network_of_the_machine(image):
     with inside(image, network="host", port=port, env_vars={"PORT": str(port)}) as look:
         assert look.url == f"http://127.0.0.1:{port}"
         assert look("socket.gethostname()") == socket.gethostname()
+        assert [each.url for each in found() if each.name == look.provider.name] == [look.url]
 
 
 def test_options_of_a_start_win_over_those_of_the_provider(image):
@@ -522,21 +523,21 @@ def test_a_server_of_ours_is_reached_through_a_socket_that_nobody_else_can_enter
 @pytest.mark.parametrize("client", [EnvClient, HTTPEnvClient])
 def test_a_client_takes_the_socket_and_not_the_port(echo_image, client):
     with client(LocalDockerProvider(echo_image)) as env:
-        address = env.aio._inner._session._settings.address if client is HTTPEnvClient else _channel(env).address
+        address = env.backend.session._endpoint.address if client is HTTPEnvClient else _endpoint(env).address
         assert address.socket
-        assert env.reset().observation["echoed_message"]
-        assert env.step({"message": "x" * 1_000_000}).observation["message_length"] == 1_000_000
+        assert env.reset().observation.echoed_message
+        assert env.step({"message": "x" * 1_000_000}).observation.message_length == 1_000_000
 
 
-def _channel(env):
-    return env.aio._inner._session.channel.settings
+def _endpoint(env):
+    return env.backend.session.connection.endpoint
 
 
 def test_without_direct_there_is_no_socket(echo_image):
     provider = LocalDockerProvider(echo_image, direct=False)
     with EnvClient(provider) as env:
-        assert not _channel(env).address.socket
-        assert env.reset().observation["echoed_message"]
+        assert not _endpoint(env).address.socket
+        assert env.reset().observation.echoed_message
 
 
 def test_a_server_of_others_has_no_socket_and_is_reached_by_its_port(image):
@@ -548,8 +549,8 @@ def test_a_server_of_others_has_no_socket_and_is_reached_by_its_port(image):
 def test_a_server_that_cannot_open_the_socket_serves_by_its_port(echo_image):
     provider = LocalDockerProvider(echo_image, env_vars={"ENVWEAVE_SOCKET": "/proc/nowhere/socket"})
     with EnvClient(provider) as env:
-        assert not _channel(env).address.socket
-        assert env.reset().observation["echoed_message"]
+        assert not _endpoint(env).address.socket
+        assert env.reset().observation.echoed_message
         assert "cannot listen at /proc/nowhere/socket" in provider.logs()
 
 

@@ -133,7 +133,6 @@ NUMBERED = {
     "a response to nothing": ("respond", {"request_id": 7}, "usage"),
     "a restore with a list": ("restore", [], PROTOCOL),
     "a restore of nothing": ("restore", {"snapshot": ["x"]}, "usage"),
-    "a snapshot of what has none": ("snapshot", {}, "usage.unsupported"),
 }
 
 

@@ -1,4 +1,4 @@
-"""Images of environments, in a real daemon: what they are like, how they are built, and how they are tried."""
+"""Images in a real Docker daemon: their properties, their Dockerfiles, and `envweave build`."""
 
 import io
 import json
@@ -23,7 +23,7 @@ from support.engine import connect as connect_engine
 pytest.importorskip("docker")
 
 from envweave.images import pip
-from envweave.images.build import build, labels_of, size_of
+from envweave.images.engine import build_image, image_labels, image_size_bytes
 from envweave.providers.docker import LocalDockerProvider
 from support.images import SECRET_HOST, quiet
 
@@ -40,16 +40,16 @@ def engine(docker_engine):
 
 @pytest.fixture
 def tag(engine, request):
-    """A name for an image that is gone after the test."""
+    """Name of an image; the image is removed after the test."""
     name = f"envweave-test-{abs(hash(request.node.name)) % 10**8}-{os.getpid()}:latest"
     yield name
-    if labels_of(name) is not None:
+    if image_labels(name) is not None:
         engine.images.remove(name, force=True)
 
 
 @contextmanager
 def container(engine, image, *command, **options):
-    """One that runs, and is gone afterwards."""
+    """Start a container, and remove it afterwards."""
     started = engine.containers.run(image, list(command), detach=True, labels={"envweave.test": "images"}, **options)
     try:
         yield started
@@ -64,7 +64,7 @@ def append(path, text):
 def until(happens, seconds=60.0):
     end = time.monotonic() + seconds
     while not (found := happens()):
-        assert time.monotonic() < end, "it does not happen"
+        assert time.monotonic() < end, "timeout"
         time.sleep(0.1)
     return found
 
@@ -86,16 +86,16 @@ def project(tmp_path):
     return tmp_path / "quiz"
 
 
-# What an image is like.
+# Properties of an image.
 
 
-def test_a_client_plays_what_the_image_serves(echo_image):
+def test_a_client_connects_to_an_image(echo_image):
     with running(LocalDockerProvider(echo_image)) as url, connect(url) as env:
         env.reset()
         assert env.step({"message": "hello"}).reward == pytest.approx(0.5)
 
 
-def test_the_server_is_the_first_process_and_not_root(engine, echo_image):
+def test_the_server_is_process_1_and_not_root(engine, echo_image):
     with container(engine, echo_image) as started:
         said(started, "serving echo")
         assert started.exec_run("id -u").output.strip() == b"1000"
@@ -107,7 +107,7 @@ def test_the_server_is_the_first_process_and_not_root(engine, echo_image):
     assert engine.images.get(echo_image).attrs["Config"]["User"] == "1000:1000"
 
 
-def test_docker_finds_it_healthy(engine, echo_image):
+def test_the_healthcheck_succeeds(engine, echo_image):
     often = {"interval": 1_000_000_000}
     with container(engine, echo_image, healthcheck=often) as started:
 
@@ -118,7 +118,7 @@ def test_docker_finds_it_healthy(engine, echo_image):
         until(health)
 
 
-def test_docker_finds_a_server_unhealthy_that_does_not_answer(engine, echo_image):
+def test_the_healthcheck_fails_if_the_server_does_not_answer(engine, echo_image):
     often = {"interval": 300_000_000, "retries": 1, "start_period": 1_000_000}
     with container(engine, echo_image, "30", entrypoint="sleep", healthcheck=often) as started:
 
@@ -129,7 +129,7 @@ def test_docker_finds_a_server_unhealthy_that_does_not_answer(engine, echo_image
         until(health)
 
 
-def test_it_stops_when_it_is_told_to(engine, echo_image):
+def test_docker_stop_ends_the_server_with_exit_code_0(engine, echo_image):
     with container(engine, echo_image) as started:
         said(started, "serving echo")
         began = time.monotonic()
@@ -138,25 +138,25 @@ def test_it_stops_when_it_is_told_to(engine, echo_image):
         assert started.wait()["StatusCode"] == 0
 
 
-def test_it_runs_where_nothing_can_be_written_but_tmp(echo_image):
+def test_it_runs_on_a_read_only_file_system_with_tmp(echo_image):
     provider = LocalDockerProvider(echo_image, read_only=True, tmpfs={"/tmp": ""})
     with running(provider) as url, connect(url) as env:
         env.reset()
         assert env.step({"message": "ab"}).reward == pytest.approx(0.2)
 
 
-def test_it_runs_without_any_privilege(echo_image):
+def test_it_runs_without_capabilities_as_any_user(echo_image):
     extra = {"cap_drop": ["ALL"], "security_opt": ["no-new-privileges"]}
     with running(LocalDockerProvider(echo_image, user="4321:4321", extra=extra)) as url, connect(url) as env:
         env.reset()
 
 
-def test_further_arguments_go_to_the_server(env_image):
+def test_arguments_after_the_image_go_to_the_server(env_image):
     with running(LocalDockerProvider(env_image("lineworld"), command=["--arg", "size=7"])) as url, connect(url) as env:
-        assert abs(env.reset(seed=1).obs["goal"]) == 7
+        assert abs(env.reset(seed=1).obs.goal) == 7
 
 
-def test_a_wrong_argument_ends_the_server_with_its_reason(engine, echo_image):
+def test_an_invalid_argument_ends_the_server_with_an_error(engine, echo_image):
     with container(engine, echo_image, "--nonsense") as started:
         assert started.wait(timeout=60)["StatusCode"] == 2
         assert b"no such option" in started.logs()
@@ -179,14 +179,14 @@ for name in ("envweave", "pydantic", "fastapi", "uvicorn", "typer", "http", "ema
     assert lines == []
 
 
-def test_an_image_says_what_it_is_and_is_not_taken_for_a_container_of_ours(echo_image):
-    labels = labels_of(echo_image)
+def test_an_image_has_its_own_labels_and_none_of_a_managed_container(echo_image):
+    labels = image_labels(echo_image)
     assert labels["envweave.env_id"] == "echo"
     assert labels["org.opencontainers.image.title"] == "echo"
     assert not {"envweave.owner", "envweave.kind", "envweave.world"} & set(labels)
 
 
-def test_no_setting_of_pip_is_in_the_image(engine, echo_image):
+def test_settings_of_pip_are_not_in_the_image(engine, echo_image):
     image = engine.images.get(echo_image)
     assert SECRET_HOST not in json.dumps(image.history()) + json.dumps(image.attrs)
     made = engine.containers.create(echo_image)
@@ -202,7 +202,7 @@ def test_no_setting_of_pip_is_in_the_image(engine, echo_image):
 
 
 class Stream(io.RawIOBase):
-    """Pieces of bytes as a file."""
+    """A file over an iterator of bytes."""
 
     def __init__(self, pieces):
         self.pieces, self.rest = iter(pieces), b""
@@ -214,11 +214,11 @@ class Stream(io.RawIOBase):
         return found
 
 
-def test_code_of_an_agent_runs_behind_walls_inside(engine, env_image):
+def test_the_sandbox_works_inside_a_container(engine, env_image):
     image = env_image("coding")
     with running(LocalDockerProvider(image)) as url, connect(url) as env:
         env.reset()
-        assert env.step({"code": "print(6 * 7)"}).obs["stdout"] == "42\n"
+        assert env.step({"code": "print(6 * 7)"}).obs.stdout == "42\n"
     report = json.loads(engine.containers.run(image, ["doctor", "--json"], entrypoint="envweave", remove=True))
     assert report["isolation"] in ("landlock", "namespace")
 
@@ -231,15 +231,15 @@ def test_code_of_an_agent_runs_behind_walls_inside(engine, env_image):
         ("repl", {"code": "print(6 * 7)"}, "42"),
     ],
 )
-def test_code_of_an_agent_runs_where_nothing_can_be_written_but_tmp(env_image, id, action, shown):
+def test_the_sandbox_works_on_a_read_only_file_system_with_tmp(env_image, id, action, shown):
     extra = {"cap_drop": ["ALL"], "security_opt": ["no-new-privileges"]}
     provider = LocalDockerProvider(env_image(id), read_only=True, tmpfs={"/tmp": ""}, extra=extra)
     with running(provider) as url, connect(url) as env:
         env.reset()
-        assert shown in json.dumps(env.step(action).obs)
+        assert shown in repr(env.step(action).obs)
 
 
-def test_openenvs_own_client_starts_and_drives_it(docker_engine, echo_image):
+def test_the_openenv_client_starts_and_drives_an_image(docker_engine, echo_image):
     pytest.importorskip("openenv")
     if shutil.which("docker") is None:
         pytest.skip("openenv needs the `docker` command")
@@ -251,22 +251,22 @@ def test_openenvs_own_client_starts_and_drives_it(docker_engine, echo_image):
     assert json.loads(done.stdout) == {"echoed_message": "hello", "reward": 0.5}
 
 
-# How the repository's Dockerfiles build.
+# The Dockerfiles of the repository.
 
 
-def test_a_change_of_the_source_installs_no_dependency_again(engine, python_image, tmp_path, tag):
+def test_a_change_of_the_source_does_not_reinstall_dependencies(engine, python_image, tmp_path, tag):
     for name in ("docker", "src"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("pyproject.toml", "README.md", "LICENSE", ".dockerignore"):
         shutil.copyfile(ROOT / name, tmp_path / name)
-    settings = pip.settings()
-    if found := pip.authorities(settings):
+    settings = pip.read_settings()
+    if found := pip.ca_bundle(settings):
         shutil.copyfile(found, tmp_path / "ca.pem")
     append(tmp_path / ".dockerignore", "!ca.pem\n")
     arguments = {"PYTHON": python_image, **pip.build_arguments(settings)}
 
     def layers():
-        build(tmp_path, "docker/base/Dockerfile", tag, arguments, network="host", report=quiet)
+        build_image(tmp_path, "docker/base/Dockerfile", tag, arguments, network="host", progress=quiet)
         return engine.images.get(tag).attrs["RootFS"]["Layers"]
 
     before = layers()
@@ -275,45 +275,45 @@ def test_a_change_of_the_source_installs_no_dependency_again(engine, python_imag
     shared = [layer for layer in after if layer in before]
     python = engine.images.get(python_image).attrs["RootFS"]["Layers"]
     assert after != before
-    assert len(shared) >= len(python) + 2  # the compiled library, and what envweave needs
+    assert len(shared) >= len(python) + 2  # the compiled standard library and the dependencies
 
 
 @pytest.mark.parametrize(("id", "line"), [("ehco", "did you mean 'echo'?"), ("", "ENV_ID=… is missing")])
-def test_a_wrong_id_fails_the_build_with_its_reason(docker_engine, base_image, tag, id, line):
+def test_an_unknown_id_fails_the_build_with_the_reason(docker_engine, base_image, tag, id, line):
     arguments = {"BASE": base_image, "ENV_ID": id}
     with pytest.raises(ProviderError, match="failed") as caught:
-        build(ROOT, "docker/env/Dockerfile", tag, arguments, network=None, report=quiet)
+        build_image(ROOT, "docker/env/Dockerfile", tag, arguments, network=None, progress=quiet)
     assert line in str(caught.value)
 
 
 # `envweave build`.
 
 
-def test_build_makes_an_image_of_a_name_and_tries_it(docker_engine, base_image, tag):
+def test_build_builds_and_tests_an_image_of_an_id(docker_engine, base_image, tag):
     done = envweave("build", "nim", "--base", base_image, "-t", tag, "--json")
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert found["tag"] == tag
     assert found["env_id"] == "nim"
-    assert found["size_bytes"] == size_of(tag) > 0
+    assert found["size_bytes"] == image_size_bytes(tag) > 0
     assert 0 < found["healthy_seconds"] < 60
     assert f"{tag} 1/" in done.stderr
 
 
-def test_a_project_of_init_is_built_and_played(docker_engine, base_image, project, tag):
+def test_a_project_of_init_is_built_and_served(docker_engine, base_image, project, tag):
     done = envweave("build", ".", "--base", base_image, "-t", tag, "--network", "host", cwd=project)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(f"{tag}  ")
     assert "healthy in" in done.stdout
     with running(LocalDockerProvider(tag, command=["--arg", "highest=1"])) as url, connect(url) as env:
-        assert env.reset(seed=1).obs["answer"] == "begin"
+        assert env.reset(seed=1).obs.feedback == "start"
         result = env.step({"guess": 1})
         assert result.terminated
         assert result.reward == 1.0
 
 
-def test_a_project_brings_what_it_needs_and_wins_over_the_base(engine, base_image, project, tag):
-    """`rich` is in the base, in a newer version; `iniconfig` is not."""
+def test_dependencies_of_a_project_override_those_of_the_base(engine, base_image, project, tag):
+    """The base has a newer `rich`, and no `iniconfig`."""
     toml = project / "pyproject.toml"
     toml.write_text(toml.read_text().replace('"envweave[server]"', '"envweave[server]", "iniconfig", "rich==13.7.1"'))
     done = envweave("build", ".", "--base", base_image, "-t", tag, "--network", "host", cwd=project)
@@ -322,7 +322,7 @@ def test_a_project_brings_what_it_needs_and_wins_over_the_base(engine, base_imag
     assert engine.containers.run(tag, ["-c", code], entrypoint="python3", remove=True).strip() == b"13.7.1"
 
 
-def test_an_installed_plugin_is_packed_into_the_image(docker_engine, base_image, tmp_path, tag):
+def test_an_installed_package_is_packed_into_the_image(docker_engine, base_image, tmp_path, tag):
     source, site = tmp_path / "plugin", tmp_path / "site"
     shutil.copytree(PLUGIN, source)
     install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-build-isolation", "--no-deps"]
@@ -334,11 +334,11 @@ def test_an_installed_plugin_is_packed_into_the_image(docker_engine, base_image,
         assert env.reset(seed=1).obs == {"sides": 2}
 
 
-def test_a_build_that_fails_shows_the_step_and_its_last_lines(docker_engine, base_image, project, tag):
+def test_a_failed_build_shows_the_step_and_its_last_lines(docker_engine, base_image, project, tag):
     append(project / "pyproject.toml", "[tool.hatch.nonsense\n")
     done = envweave("build", str(project), "--base", base_image, "-t", tag, "--network", "host")
     assert done.returncode == 2
-    assert "pyproject.toml cannot be read" in done.stderr
+    assert "cannot read" in done.stderr
     toml = (project / "pyproject.toml").read_text().replace("[tool.hatch.nonsense\n", "")
     (project / "pyproject.toml").write_text(toml.replace('"hatchling.build"', '"hatchling.no_such_backend"'))
     done = envweave("build", str(project), "--base", base_image, "-t", tag, "--network", "host")
@@ -350,7 +350,7 @@ def test_a_build_that_fails_shows_the_step_and_its_last_lines(docker_engine, bas
     assert done.stdout == ""
 
 
-def test_a_server_that_ends_is_told_with_its_last_lines(docker_engine, base_image, project, tag):
+def test_a_server_that_exits_fails_the_build_with_its_last_lines(docker_engine, base_image, project, tag):
     code = (project / "quiz.py").read_text()
     (project / "quiz.py").write_text(f"{code}\n\nimport os\nif os.getuid():\n    raise OSError('not for such users')\n")
     done = envweave("build", str(project), "--base", base_image, "-t", tag, "--network", "host")
@@ -359,33 +359,33 @@ def test_a_server_that_ends_is_told_with_its_last_lines(docker_engine, base_imag
     assert "not for such users" in done.stderr
 
 
-def test_an_episode_that_does_not_begin_is_told(docker_engine, base_image, project, tag):
-    code = (project / "quiz.py").read_text()
-    assert "self._left = self._guesses\n" in code
-    (project / "quiz.py").write_text(code.replace("self._left = self._guesses\n", "raise OSError('no numbers left')\n"))
+def test_a_reset_that_raises_fails_the_build(docker_engine, base_image, project, tag):
+    code, line = (project / "quiz.py").read_text(), "self._guesses_left = self._max_guesses\n"
+    assert line in code
+    (project / "quiz.py").write_text(code.replace(line, "raise OSError('no numbers left')\n"))
     done = envweave("build", str(project), "--base", base_image, "-t", tag, "--network", "host")
     assert done.returncode == 1
-    assert "is healthy, but no episode begins" in done.stderr
+    assert "is healthy, but reset failed" in done.stderr
     assert "no numbers left" in done.stderr
 
 
-def test_two_builds_at_once_do_not_disturb_each_other(docker_engine, base_image, tag):
+def test_two_concurrent_builds_succeed(docker_engine, base_image, tag):
     command = [sys.executable, "-m", "envweave", "build", "counter", "--base", base_image, "-t", tag]
     both = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(2)]
     ends = [(process.communicate(timeout=300), process.returncode) for process in both]
     assert [code for _, code in ends] == [0, 0], ends
 
 
-def test_a_base_of_another_envweave_is_built_anew(docker_engine, python_image, base_image, tag):
-    from envweave.images.image import Options, make_base
+def test_an_up_to_date_base_is_not_built_again(docker_engine, python_image, base_image, tag):
+    from envweave.images.build import BuildOptions, ensure_base_image
     from support.images import ARGUMENTS
 
-    options = Options(python_image=python_image, network="host", arguments=ARGUMENTS)
-    first = make_base(options, pip.settings(), quiet, tag)
+    options = BuildOptions(python_image=python_image, network="host", arguments=ARGUMENTS)
+    first = ensure_base_image(options, pip.read_settings(), quiet, tag)
     steps = []
-    assert make_base(options, pip.settings(), steps.append, tag) == first
-    assert steps == []  # up to date
-    assert labels_of(tag)["envweave.python"] == python_image
+    assert ensure_base_image(options, pip.read_settings(), steps.append, tag) == first
+    assert steps == []
+    assert image_labels(tag)["envweave.python"] == python_image
 
 
 @pytest.mark.parametrize(
@@ -393,15 +393,22 @@ def test_a_base_of_another_envweave_is_built_anew(docker_engine, python_image, b
     [
         (("ehco",), 2, "no environment named 'ehco'", "hint: did you mean 'echo'?"),
         (("./nowhere",), 2, "there is no folder 'nowhere'", "hint: envweave init"),
-        (("http://127.0.0.1:1",), 2, "http://127.0.0.1:1 is served already", "hint: an image is made"),
-        (("pkg://json:JSONDecoder",), 2, "'json:JSONDecoder' belongs to no installed package", "hint: `envweave init`"),
+        (("http://127.0.0.1:1",), 2, "http://127.0.0.1:1 is already served", "hint: an image is built"),
+        (
+            ("pkg://json:JSONDecoder",),
+            2,
+            "'json:JSONDecoder' is not in an installed package",
+            "hint: put it in a folder",
+        ),
+        (("wordgame:WordGame",), 2, "there is no module 'wordgame'", "hint:"),
+        (("./wordgame.py",), 2, "there is no file 'wordgame.py'", "hint: an image is built"),
         (("echo", "--build-arg", "x"), 2, "'x' is not a build argument", "hint: write --build-arg"),
-        (("echo", "--build-arg", "BASE=x"), 2, "the build argument BASE is not free", "hint: use the ID or path"),
-        (("echo", "--env", "echo"), 2, "--env echo beside the ID 'echo'", "hint: --env chooses"),
+        (("echo", "--build-arg", "BASE=x"), 2, "the build argument BASE is reserved", "hint: use the ID or path"),
+        (("echo", "--env", "echo"), 2, "--env echo cannot be used with the ID 'echo'", "hint: --env is for"),
         (("echo",), 1, "no Docker daemon at unix:///nowhere", "hint: is Docker installed"),
     ],
 )
-def test_what_cannot_be_built_is_two_lines(arguments, code, first, second):
+def test_an_error_is_two_lines(arguments, code, first, second):
     done = envweave("build", *arguments, DOCKER_HOST="unix:///nowhere")
     lines = done.stderr.strip().splitlines()
     assert done.returncode == code, done.stderr
@@ -411,7 +418,7 @@ def test_what_cannot_be_built_is_two_lines(arguments, code, first, second):
 
 
 @pytest.mark.parametrize(("package", "extra"), [("docker", "docker"), ("msgspec", "client"), ("websockets", "client")])
-def test_a_package_that_is_missing_is_missed_before_anything_is_built(tmp_path, package, extra):
+def test_a_missing_extra_is_reported_before_the_build(tmp_path, package, extra):
     missing = f"raise ModuleNotFoundError(\"No module named '{package}'\", name='{package}')"
     (tmp_path / f"{package}.py").write_text(missing)
     path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
@@ -420,15 +427,15 @@ def test_a_package_that_is_missing_is_missed_before_anything_is_built(tmp_path, 
     assert done.stderr.splitlines() == [f"'{package}' is not installed", f"hint: pip install 'envweave[{extra}]'"]
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="only root can become somebody else")
-def test_somebody_who_may_not_use_the_daemon_is_told_so(tmp_path):
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can change the user")
+def test_a_daemon_without_access_is_an_error(tmp_path):
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(tmp_path / "sock"))
         (tmp_path / "sock").chmod(0o600)
         code = (
-            "import os, sys; import envweave.images.image as i; from envweave.errors import ProviderError\n"
+            "import os, sys; from envweave.images.engine import image_id; from envweave.errors import ProviderError\n"
             "os.setuid(65534)\n"
-            "try: i.id_of('x')\n"
+            "try: image_id('x')\n"
             "except ProviderError as error: print(error)"
         )
         env = {**os.environ, "DOCKER_HOST": f"unix://{tmp_path}/sock"}
@@ -437,12 +444,12 @@ def test_somebody_who_may_not_use_the_daemon_is_told_so(tmp_path):
     assert "may you use it?" in done.stdout
 
 
-def test_a_build_that_is_interrupted_leaves_no_container(engine, base_image, project, tag):
+def test_an_interrupted_build_leaves_no_container(engine, base_image, project, tag):
     append(project / "quiz.py", "\n\nimport time\n\ntime.sleep(60)\n")
     command = [sys.executable, "-m", "envweave", "build", ".", "--base", base_image, "-t", tag, "--network", "host"]
     process = subprocess.Popen(command, cwd=project, stderr=subprocess.PIPE, text=True)
     for line in process.stderr:
-        if "RUN /opt/env/bin/python known.py" in line:
+        if "RUN /opt/env/bin/python check_id.py" in line:
             break
     process.send_signal(signal.SIGINT)
     rest = process.communicate(timeout=30)[1]
@@ -451,7 +458,7 @@ def test_a_build_that_is_interrupted_leaves_no_container(engine, base_image, pro
 
     def sleeping():
         listed = engine.containers.list(ignore_removed=True)
-        return [each for each in listed if "known.py" in str(each.attrs["Config"]["Cmd"]) + str(each.attrs["Args"])]
+        return [each for each in listed if "check_id.py" in str(each.attrs["Config"]["Cmd"]) + str(each.attrs["Args"])]
 
     until(lambda: not sleeping())
-    assert labels_of(tag) is None
+    assert image_labels(tag) is None

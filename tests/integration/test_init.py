@@ -1,4 +1,4 @@
-"""A project of `envweave init`, as it is: checked, tested, installed, served."""
+"""The project that `envweave init` writes: checked, tested, type-checked, installed, served."""
 
 import json
 import os
@@ -7,9 +7,11 @@ import shutil
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+import envweave as ew
 from envweave.client.env_client import connect
 
 
@@ -41,28 +43,39 @@ def project(request, tmp_path_factory):
     return folder / request.param
 
 
-def test_its_environment_keeps_the_contract(project):
+def test_its_environment_follows_the_contract(project):
     done = envweave("check", "pkg://sea_battle:SeaBattleEnv", "--json", cwd=project)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["findings"] == []
 
 
-def test_its_own_test_passes(project):
+def test_its_own_tests_pass(project):
     done = run("-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider", cwd=project)
     assert done.returncode == 0, done.stdout
     assert "4 passed" in done.stdout
 
 
-def test_it_is_written_in_the_style_of_the_house(project):
+def test_ruff_accepts_it(project):
     ruff = shutil.which("ruff", path=os.path.dirname(sys.executable)) or shutil.which("ruff")
     if ruff is None:
-        pytest.skip("there is no ruff")
+        pytest.skip("ruff is not installed")
     rules = ["--isolated", "--line-length", "120", "--select", "A,B,C4,E,F,I,N,PIE,PT,RET,RUF,SIM,UP,W"]
     done = subprocess.run([ruff, "check", *rules, "."], cwd=project, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
 
 
-def test_installed_it_is_found_by_its_name(project, tmp_path):
+def test_mypy_accepts_it(tmp_path):
+    mypy = pytest.importorskip("mypy.api")
+    assert envweave("init", "sea_battle", cwd=tmp_path).returncode == 0
+    project = tmp_path / "sea_battle"
+    options = ["--config-file", str(project / "pyproject.toml"), "--cache-dir", os.devnull, "--follow-imports=silent"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MYPYPATH", os.pathsep.join([str(Path(ew.__file__).parent.parent), str(project)]))
+        report, errors, code = mypy.run([*options, str(project / "sea_battle.py"), str(project / "tests")])
+    assert code == 0, report + errors
+
+
+def test_an_installed_project_is_found_by_its_id(project, tmp_path):
     source, site = tmp_path / "source", tmp_path / "site"
     shutil.copytree(project, source)
     install = ("-m", "pip", "install", "--quiet", "--no-index", "--no-build-isolation", "--no-deps", "--target")
@@ -84,7 +97,7 @@ def test_it_serves(project):
             while not result.done:
                 guess = (low + high) // 2
                 result = remote.step({"guess": guess})
-                low, high = (guess + 1, high) if result.obs["answer"] == "higher" else (low, guess - 1)
+                low, high = (guess + 1, high) if result.obs.feedback == "higher" else (low, guess - 1)
             assert result.reward == 1.0
     finally:
         process.send_signal(signal.SIGTERM)
@@ -95,21 +108,21 @@ def test_it_serves(project):
 def test_the_docstrings_reach_the_agent(project):
     done = envweave("info", "pkg://sea_battle:SeaBattleEnv", "--json", cwd=project)
     found = json.loads(done.stdout)
-    assert found["action_schema"]["description"] == "Say which number you think is hidden."
+    assert found["action_schema"]["description"] == "Guess the hidden number."
 
 
 @pytest.mark.parametrize(
     ("arguments", "first"),
     [
-        (("json",), "'json' would hide Python's own module of that name"),
-        (("2048",), "'2048' is no name for a module"),
-        (("game", "--path", "/proc/nowhere"), "'/proc/nowhere' cannot be written: no such file or directory"),
-        (("game", "--path", "/etc/passwd/game"), "'/etc/passwd/game' cannot be written: not a directory"),
+        (("json",), "'json' would shadow a module of the standard library"),
+        (("2048",), "'2048' is not a valid module name"),
+        (("game", "--path", "/proc/nowhere"), "cannot write '/proc/nowhere': no such file or directory"),
+        (("game", "--path", "/etc/passwd/game"), "cannot write '/etc/passwd/game': not a directory"),
         (("game", "--path", "/etc/passwd"), "'/etc/passwd' is a file"),
         (("game", "--path", "/etc"), "'/etc' is not empty"),
     ],
 )
-def test_what_cannot_be_written_is_two_lines(tmp_path, arguments, first):
+def test_an_error_is_two_lines_and_leaves_no_files(tmp_path, arguments, first):
     done = envweave("init", *arguments, cwd=tmp_path)
     lines = done.stderr.splitlines()
     assert done.returncode == 2
@@ -119,25 +132,25 @@ def test_what_cannot_be_written_is_two_lines(tmp_path, arguments, first):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="only root can become somebody else")
-def test_somebody_who_may_not_write_there_is_told_so(tmp_path):
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can change the user")
+def test_a_folder_without_write_permission_is_an_error(tmp_path):
     for folder in (tmp_path, *tmp_path.parents):
         if folder.stat().st_mode & 0o055 != 0o055 and "pytest" in str(folder):
             folder.chmod(0o755)
     code = (
-        "from pathlib import Path; from envweave.scaffold.name import names_of;"
-        "from envweave.scaffold.write import write_project; from envweave.errors import UsageError; import os, sys;"
-        "import importlib.readers  # Python itself may lie where others cannot read\n"
-        "names = names_of('game'); os.setuid(65534)\n"
+        "from pathlib import Path; from envweave.scaffold.names import derive_names;"
+        "from envweave.scaffold.project import write_project; from envweave.errors import UsageError; import os, sys;"
+        "import importlib.readers  # the other user may not be able to read the files of Python\n"
+        "names = derive_names('game'); os.setuid(65534)\n"
         "try: write_project(names, Path(sys.argv[1]))\n"
         "except UsageError as error: print(error.message)"
     )
     done = run("-c", code, str(tmp_path / "game"))
-    assert done.stdout.strip() == f"'{tmp_path}/game' cannot be written: permission denied", done.stderr
+    assert done.stdout.strip() == f"cannot write '{tmp_path}/game': permission denied", done.stderr
     assert list(tmp_path.iterdir()) == []
 
 
-def test_twice_at_once_one_of_them_is_refused(tmp_path):
+def test_of_two_concurrent_runs_one_fails(tmp_path):
     command = [sys.executable, "-m", "envweave", "init", "game"]
     both = [subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) for _ in range(2)]
     ends = [(process.communicate(timeout=60)[1], process.returncode) for process in both]

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, ClassVar, Literal
 
+import httpx
 import numpy as np
 import pytest
 from gymnasium import spaces
@@ -23,11 +24,13 @@ from pettingzoo.utils import conversions
 import envweave as ew
 from envweave.adapters.pettingzoo import as_aec_env, as_parallel_env
 from envweave.adapters.spaces import SchemaSpace
-from envweave.core.faces import BridgedEnv
-from envweave.core.loop import BACKGROUND
+from envweave.core.jsonable import to_json
+from envweave.core.middleware import MiddlewareBackend
 from envweave.envs.nim import Heaps, NimEnv, Take
 from envweave.errors import ResetNeededError, WrongAgentError
 from envweave.multiagent.turns import TurnBased
+from envweave.testing import running_server
+from support.clocks import adapt
 
 with warnings.catch_warnings():  # where pygame is installed, this imports a game by its deprecated name
     warnings.simplefilter("ignore", DeprecationWarning)
@@ -227,7 +230,7 @@ def play(env: ew.EnvHandle[Any], seed: int) -> Episode:
     """A random episode through envweave. Checks at each step who is asked."""
     random, episode = Random(seed), Episode()
     result: Any = env.reset(seed=seed)
-    inner: Any = env.unwrapped  # type: ignore[attr-defined]
+    inner: Any = env.backend.env
     while not result.done:
         asked = [request.agent_id for request in result.requests if isinstance(request, ew.NeedAction)]
         turns = isinstance(inner, TurnBased)
@@ -509,13 +512,16 @@ def test_after_a_refused_round_all_are_asked_again() -> None:
 
 @pytest.mark.parametrize("factory", [lambda: ew.make("nim"), lambda: ew.adapt(Table())], ids=["nim", "table"])
 def test_a_turn_based_environment_is_not_exported_as_a_simultaneous_one(factory: Callable[[], Any]) -> None:
-    with factory() as env, pytest.raises(ew.UsageError, match="do not act at once\nhint: export it with as_aec_env"):
+    with (
+        factory() as env,
+        pytest.raises(ew.UsageError, match="do not act at the same time\nhint: export it with as_aec_env"),
+    ):
         as_parallel_env(env)
 
 
 @pytest.mark.parametrize("export", [as_parallel_env, as_aec_env])
 def test_only_a_handle_on_several_agents_is_exported(export: Any) -> None:
-    with ew.make("counter") as env, pytest.raises(ew.UsageError, match=r"counter.*has one agent"):
+    with ew.make("counter") as env, pytest.raises(ew.UsageError, match=r"counter.*is for one agent"):
         export(env)
     with pytest.raises(ew.UsageError, match="this is a NimEnv, not a handle"):
         export(NimEnv())
@@ -565,7 +571,11 @@ def test_the_space_of_a_typed_observation_is_a_dict_by_field() -> None:
         ({"type": "object", "properties": {"a": {"const": 0}}, "required": ["a"]}, [{"a": 0, "b": 1}], [{}, {"a": 1}]),
         ({"type": "object", "additionalProperties": False}, [{}], [{"a": 1}]),
         ({"$ref": "#/$defs/n", "$defs": {"n": {"type": "array", "items": {"$ref": "#/$defs/n"}}}}, [[[], [[]]]], [[1]]),
-        ({"required": ["a"]}, [{"a": 1}], [3]),
+        ({"required": ["a"]}, [{"a": 1}, 3], [{}]),
+        ({"enum": [1]}, [1], [True]),
+        ({"oneOf": [{"type": "integer"}, {"minimum": 2}]}, [1, 2.5], [3]),
+        ({"type": "array", "uniqueItems": True}, [[1, 2]], [[1, 1]]),
+        ({"type": "object", "propertyNames": {"maxLength": 1}}, [{"a": 1}], [{"ab": 1}]),
         ({}, [1, "a", {}], [object()]),
         (None, [1, object()], []),
     ],
@@ -653,7 +663,11 @@ def test_an_async_environment_is_exported_too() -> None:
 
 def far(env: ew.EnvHandle[Any]) -> ew.EnvHandle[Any]:
     """The same behind a handle that does not show its environment, as one on another machine."""
-    return BridgedEnv(env.aio, BACKGROUND)
+    return ew.EnvHandle(OutOfSight(env, ()))
+
+
+class OutOfSight(MiddlewareBackend):
+    env = None  # type: ignore[assignment]
 
 
 @pytest.mark.parametrize("factory", [Lives, Table, lambda: Table(late="eve_0")])
@@ -680,7 +694,7 @@ def test_an_environment_out_of_sight_is_refused_when_it_is_seen_not_to_fit() -> 
     turns.reset(seed=0)
     with pytest.raises(ew.UsageError, match="export it with as_aec_env"):
         turns.step({"alice": Take(0, 1), "bob": Take(0, 1)})
-    with pytest.raises(ew.UsageError, match="has one agent"):
+    with pytest.raises(ew.UsageError, match="is for one agent"):
         as_parallel_env(far(ew.make("counter"))).reset()
 
 
@@ -708,7 +722,7 @@ def test_an_export_of_a_handle_with_autoreset_stops_at_the_end_of_each_episode()
 
 def test_a_late_action_is_truncated_and_not_scored() -> None:
     now = 0.0
-    env = as_aec_env(ew.adapt(NimEnv(), deadline=1.0, clock=lambda: now))
+    env = as_aec_env(adapt(NimEnv(), deadline=1.0, clock=lambda: now))
     env.reset(seed=0)
     now = 2.0
     env.step(Take(0, 1))
@@ -780,3 +794,27 @@ def test_the_two_exports_are_at_the_door_of_the_room() -> None:
 
     assert isinstance(adapters.as_parallel_env(ew.make("rock-paper-scissors")), ParallelEnv)
     assert isinstance(adapters.as_aec_env(ew.make("nim")), AECEnv)
+
+
+@pytest.mark.parametrize("target", ["tictactoe_v3:env", "connect_four_v3:env", "rps_v2:parallel_env"])
+def test_one_of_pettingzoos_games_is_played_over_a_server_with_our_client(target: str) -> None:
+    name, make = target.split("_v", maxsplit=1)[0], target.split(":")[1]
+    native = ew.adapt(game(name, make))
+    with running_server(f"pkg://pettingzoo.classic.{target}") as server, ew.make(server.url) as remote:
+        assert remote.action_schema() == native.action_schema(), "before the first reset"
+        assert httpx.get(f"{server.url}/schema").json()["action"] == native.action_schema()
+        random = Random(1)
+        here, there = native.reset(seed=3), remote.reset(seed=3)
+        while not here.done:
+            actions = {need.agent_id: legal(here, need, random) for need in here.requests}
+            here, there = native.step(actions), remote.step(actions)
+            assert to_json(there.observation) == to_json(here.observation)
+            assert (there.reward, there.terminated) == (here.reward, here.terminated)
+        assert there.done
+
+
+def legal(result: Any, need: Any, random: Random) -> int:
+    """A random action that the mask of the game allows, if it has one."""
+    seen = result.observation.get(need.agent_id)
+    mask = seen["action_mask"] if isinstance(seen, dict) else [1] * (need.action_schema["maximum"] + 1)
+    return random.choice([action for action, allowed in enumerate(mask) if allowed])

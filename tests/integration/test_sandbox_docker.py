@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from envweave.core import owners
+from envweave.core import process_identity
 from envweave.errors import SandboxError, SessionEndedError, UnavailableError, UnsupportedError
 from envweave.sandbox import Limits, Sandbox
 
@@ -659,7 +659,7 @@ def test_what_a_killed_host_left_is_gone_once_another_has_begun(client, python_i
     with start_host(python_image, "sys.stdin.read()") as host:
         assert host.stdout.readline() == "ready\n"
         (name,) = owned(client, host.pid)
-        folder = Path(tempfile.mkdtemp(prefix=f"envweave-door-{owners.world()}-{host.pid}-"))
+        folder = Path(tempfile.mkdtemp(prefix=f"envweave-door-{process_identity.machine_id()}-{host.pid}-"))
         (folder / "socket").touch()
         host.kill()
     eventually(lambda: client.containers.get(name).status == "exited")  # its processes end without anybody's help

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -11,7 +12,8 @@ import httpx
 import pytest
 from websockets.sync.client import connect
 
-from envweave.errors import ProviderError
+import envweave as ew
+from envweave.errors import EnvError, ProviderError
 from envweave.testing.serving import running_server
 
 ENVIRONMENTS = """
@@ -48,6 +50,13 @@ class Where:
     def step(self, action):
         if action == "die": os._exit(7)
         return {"pid": os.getpid(), "token": os.environ.get("ENVWEAVE_TOKEN")}
+
+class Ending:
+    "Ends its episodes as it is told to."
+    def reset(self): return {}
+    def step(self, action):
+        if action == "fail": raise ValueError("no step today")
+        return {"metadata": {"truncated": action == "cut"}}, 1.0, action == "end", action == "cut", {}
 
 class Broken:
     def __init__(self): raise OSError("no such device")
@@ -151,9 +160,26 @@ def test_without_its_extra_a_client_says_how_to_install_it(call):
 
 def test_others_can_come_in_only_with_a_word_of_warning():
     with running_server("echo", "--host", "0.0.0.0") as served:
-        assert "warning: 0.0.0.0 is reachable for others, and there is no token" in served.errors()
+        assert "warning: other machines can reach 0.0.0.0, and no token is set" in served.errors()
     with running_server("echo", "--host", "0.0.0.0", "--token", "secret") as served:
         assert "warning" not in served.errors()
+
+
+@pytest.mark.parametrize("token", [(), ("--token", "secret")], ids=["no token", "token"])
+def test_it_says_where_its_pages_are(token):
+    command = [sys.executable, "-m", "envweave", "serve", "echo", "--port", "0", *token]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            first, second = process.stdout.readline(), process.stdout.readline()
+            url = re.fullmatch(r"serving echo at (\S+) \(pid \d+\); Ctrl-C stops\n", first)[1]
+            pages = re.findall(r"http://[^\s,]+", second)
+            headers = {"Authorization": "Bearer secret"} if token else {}
+            answers = [httpx.get(page, headers=headers) for page in pages]
+        finally:
+            process.terminate()
+    assert pages == [f"{url}/web", f"{url}/docs"]
+    assert [answer.headers["content-type"] for answer in answers] == ["text/html; charset=utf-8"] * 2
+    assert ("(with the token)" in second) == bool(token)
 
 
 def test_a_server_that_cannot_start_says_why_to_the_test_that_wanted_it():
@@ -250,6 +276,52 @@ def test_metrics_count_what_was_done():
     assert found["envweave_step_seconds_count"] == 4
     assert found["envweave_step_seconds_sum"] > 0
     assert found["envweave_loop_lag_seconds"] >= 0
+
+
+@pytest.mark.parametrize("isolation", ["thread", "process"])
+def test_metrics_count_the_ends_of_episodes_by_their_reason(folder, isolation):
+    with running_server("pkg://mine:Ending", "--isolation", isolation, cwd=folder) as served:
+        with ew.make(served.ws_url) as env:
+            for action in ("end", "cut", "cut"):
+                env.reset()
+                for _ in range(50):  # quick steps may take another path than the first ones
+                    env.step("go on")
+                env.step(action)
+            env.reset()
+            with pytest.raises(EnvError):
+                env.step("fail")
+            env.reset()
+            env.reset()
+        found = metrics(served)
+        assert found['envweave_episodes_total{reason="terminated"}'] == 1
+        assert found['envweave_episodes_total{reason="truncated"}'] == 2
+        assert found['envweave_episodes_total{reason="infra_error"}'] == 1
+        assert found['envweave_episodes_total{reason="closed"}'] == 2, "one was given up by reset, one by close"
+
+
+def test_metrics_count_the_episodes_of_openenvs_clients_too(folder):
+    with running_server("pkg://mine:Ending", cwd=folder) as served:
+        with connect(served.ws_url) as ws:
+            for action in ("end", "cut", "cut", "fail", "go on", "go on", "end"):
+                ask(ws, "reset")
+                ask(ws, "step", action)
+        for action in ("end", "go on"):
+            httpx.post(f"{served.url}/reset")
+            httpx.post(f"{served.url}/step", json={"action": action})
+        httpx.post(f"{served.url}/reset")
+        found = metrics(served)
+    assert found['envweave_episodes_total{reason="terminated"}'] == 3
+    assert found['envweave_episodes_total{reason="truncated"}'] == 2
+    assert found['envweave_episodes_total{reason="infra_error"}'] == 1
+    assert found['envweave_episodes_total{reason="closed"}'] == 3
+
+
+def test_the_death_of_a_process_is_counted_as_the_end_of_its_episode(folder):
+    with running_server("pkg://mine:Where", "--isolation", "process", cwd=folder) as served:
+        with connect(served.ws_url) as ws:
+            ask(ws, "reset")
+            ask(ws, "step", "die")
+        assert metrics(served)['envweave_episodes_total{reason="infra_error"}'] == 1
 
 
 def metrics(served):

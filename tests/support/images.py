@@ -9,10 +9,10 @@ from pathlib import Path
 
 from envweave.errors import ProviderError
 from envweave.images import pip
-from envweave.images.build import Step, build, id_of
-from envweave.images.context import context, write_base, write_env
-from envweave.images.image import Options, make_base, make_image
-from envweave.images.target import Target, target_of
+from envweave.images.build import BuildOptions, build_env_image, ensure_base_image
+from envweave.images.context import temporary_context, write_base_context, write_env_context
+from envweave.images.engine import BuildStep, build_image, image_id
+from envweave.images.target import BuildTarget, resolve_target
 from support.image import LABELS
 from support.need import need
 
@@ -23,32 +23,32 @@ ARGUMENTS = {"PIP_TRUSTED_HOST": SECRET_HOST}
 
 def ensure_base(python_image: str) -> str:
     with tempfile.TemporaryDirectory() as folder:
-        content = write_base(Path(folder))["DIGEST"][:12]
+        content = write_base_context(Path(folder))["DIGEST"][:12]
     tag = f"envweave-base:test-{content}-{LABELS['envweave.test-base.recipe']}"
-    if not id_of(tag):
-        options = Options(python_image=python_image, network="host", arguments=ARGUMENTS)
-        built(lambda: make_base(options, pip.settings(), quiet, tag))
+    if not image_id(tag):
+        options = BuildOptions(python_image=python_image, network="host", arguments=ARGUMENTS)
+        built(lambda: ensure_base_image(options, pip.read_settings(), quiet, tag))
     return tag
 
 
 def ensure_env(id: str, base: str, *packages: str) -> str:
     """With further packages, if any: then the image is made anew each time, from the layers that are there."""
-    target = target_of(id)
+    target = resolve_target(id)
     tag = f"{target.tag.partition(':')[0]}:{base.partition(':')[2]}"
     if packages:
         tag += "-more"
         built(lambda: make_with(target, base, tag, packages))
-    elif not id_of(tag):
-        options = Options(tag=tag, base=base, network="host", arguments=ARGUMENTS, test=False)
-        built(lambda: make_image(target, options, quiet))
+    elif not image_id(tag):
+        options = BuildOptions(tag=tag, base=base, network="host", arguments=ARGUMENTS, test=False)
+        built(lambda: build_env_image(target, options, quiet))
     return tag
 
 
-def make_with(target: Target, base: str, tag: str, packages: tuple[str, ...]) -> None:
-    with context() as folder:
-        arguments = {**write_env(folder, target, pip.authorities(pip.settings())), "BASE": base, **ARGUMENTS}
-        (folder / "added" / "requirements.txt").write_text("\n".join(packages))
-        build(folder, "docker/env/Dockerfile", tag, arguments, network="host", report=quiet)
+def make_with(target: BuildTarget, base: str, tag: str, packages: tuple[str, ...]) -> None:
+    with temporary_context() as folder:
+        arguments = {**write_env_context(folder, target, pip.ca_bundle(pip.read_settings())), "BASE": base, **ARGUMENTS}
+        (folder / "packages" / "requirements.txt").write_text("\n".join(packages))
+        build_image(folder, "docker/env/Dockerfile", tag, arguments, network="host", progress=quiet)
 
 
 def built(build) -> None:
@@ -60,5 +60,5 @@ def built(build) -> None:
         raise
 
 
-def quiet(step: Step) -> None:
+def quiet(step: BuildStep) -> None:
     pass

@@ -32,3 +32,11 @@ def test_a_kind_of_a_newer_version_becomes_a_log_event_that_holds_all_of_it():
 
 def test_a_field_of_a_newer_version_is_left_out():
     assert request_from_data({"kind": "log_event", "name": "n", "colour": "red"}) == LogEvent(name="n")
+
+
+def test_a_request_is_short_in_print_and_still_compares_all_of_its_fields():
+    need = NeedAction(env_id="e#0", action_schema={"type": "object", "properties": {"text": {"type": "string"}}})
+    assert repr(need) == "NeedAction(agent_id='agent', deadline=None)"
+    assert need != NeedAction(env_id="e#0")
+    assert need != NeedAction(action_schema=need.action_schema)
+    assert repr(LogEvent(env_id="e#0", name="n")) == "LogEvent(name='n', payload={})"

@@ -2,6 +2,7 @@
 
 import pytest
 
+import envweave as ew
 from envweave.results import ResetResult, StepResult
 
 
@@ -37,3 +38,13 @@ def test_a_reset_has_no_reward_and_is_not_done():
 )
 def test_done_is_about_the_whole_episode(terminated, truncated, done):
     assert StepResult("o", 0.0, terminated, truncated).done is done
+
+
+def test_a_result_in_print_holds_the_observation_and_no_schema():
+    with ew.make("lineworld") as env:
+        first = env.reset(seed=0)
+        printed = repr(first)
+        assert repr(first.observation) in printed
+        assert "NeedAction(agent_id='agent', deadline=None)" in printed
+        assert "properties" not in printed
+        assert "properties" not in repr(env.step({"move": 1}))

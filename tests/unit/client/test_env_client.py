@@ -1,5 +1,6 @@
 """What a client does without a server: types, hooks, payloads."""
 
+import random
 import subprocess
 import sys
 from dataclasses import dataclass, field
@@ -11,8 +12,9 @@ import pytest
 import envweave as ew
 from envweave.client import EnvClient, HTTPEnvClient
 from envweave.client.address import Address
-from envweave.client.reading import action_writer, reader
-from envweave.client.settings import Settings, Wanted
+from envweave.client.codec import action_writer, reader
+from envweave.client.endpoint import ServerEndpoint, SessionSpec
+from envweave.client.websocket import pause_before
 from envweave.errors import ClosedError, InvalidActionError, ProtocolError, UsageError
 
 
@@ -154,19 +156,27 @@ def test_a_wrong_address_is_refused_at_once():
 def test_the_token_is_sent_and_never_shown(monkeypatch):
     monkeypatch.setenv("ENVWEAVE_TOKEN", "from-env")
     address = Address.parse("http://localhost:1")
-    assert Settings(address=address).all_headers == {"Authorization": "Bearer from-env"}
-    given = Settings(address=address, token="secret", headers={"X-Own": "1"})
+    assert ServerEndpoint(address=address).all_headers == {"Authorization": "Bearer from-env"}
+    given = ServerEndpoint(address=address, token="secret", headers={"X-Own": "1"})
     assert given.all_headers == {"Authorization": "Bearer secret", "X-Own": "1"}
     assert "secret" not in repr(given)
-    assert Settings(address=address, token="").all_headers == {}
+    assert ServerEndpoint(address=address, token="").all_headers == {}
 
 
 def test_only_what_was_chosen_is_asked_for():
-    assert Wanted().to_data(schema=False) == {}
-    wanted = Wanted(env_id="a#1", autoreset=True, deadline=2.0, max_episode_steps=5, arguments={"size": 3})
+    assert SessionSpec().to_data(schema=False) == {}
+    wanted = SessionSpec(env_id="a#1", autoreset=True, deadline=2.0, max_episode_steps=5, arguments={"size": 3})
     assert wanted.to_data() == {
         "env_id": "a#1", "autoreset": True, "deadline": 2.0, "max_episode_steps": 5, "arguments": {"size": 3},
         "schema": True,
     }  # fmt: skip
     with pytest.raises(UsageError, match="arguments"):
-        Wanted(arguments={"size": {1}}).to_data()
+        SessionSpec(arguments={"size": {1}}).to_data()
+
+
+def test_waiting_for_a_connection_leaves_the_random_numbers_of_the_program_alone():
+    random.seed(7)
+    expected = random.random()
+    random.seed(7)
+    assert 0 < pause_before(3) <= 0.4
+    assert random.random() == expected

@@ -190,8 +190,9 @@ def test_a_box_takes_a_list_as_json_would_give_it():
     env = space_env(gym.spaces.Box(-1.0, 1.0, (2,), np.float32))
     env.step([0.5, -0.5])
     assert env.unwrapped.taken[0].dtype == np.float32
+    env.step([0.5, 3.0])  # Gymnasium's environments clip it
     with pytest.raises(InvalidActionError):
-        env.step([0.5, 3.0])
+        env.step([0.5, float("nan")])
     number = {"type": "number", "minimum": -1.0, "maximum": 1.0}
     assert env.action_schema() == {"type": "array", "items": number, "minItems": 2, "maxItems": 2}
 

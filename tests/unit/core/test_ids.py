@@ -1,5 +1,7 @@
 """The grammar of environment IDs."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,10 +21,23 @@ from envweave.errors import InvalidIDError
         ("https://u@host:8/path?x=1", EnvID("https", "u@host:8/path?x=1")),
         ("docker://registry:5000/a/b:tag", EnvID("docker", "registry:5000/a/b:tag")),
         ('x?items=[1, "a"]'.replace(" ", ""), EnvID("", "x", "", {"items": [1, "a"]})),
+        ("a.b:C@1?size=7", EnvID("pkg", "a.b:C", "1", {"size": 7})),
+        ("x?file=y.py", EnvID("", "x", "", {"file": "y.py"})),
+        ("localhost:8000", EnvID("", "localhost:8000")),
+        ("my-image:latest", EnvID("", "my-image:latest")),
+        ("owner/name", EnvID("", "owner/name")),
+        ("game.py", EnvID("file", "game.py")),
+        ("path/to/game.py:Game?size=7", EnvID("file", "path/to/game.py:Game", "", {"size": 7})),
+        ("./game.py?file=y.py", EnvID("file", "./game.py", "", {"file": "y.py"})),
+        ("/me@home/a?b/my game.py:Game", EnvID("file", "/me@home/a?b/my game.py:Game")),
+        ("file:///x/game.py:Game", EnvID("file", "/x/game.py:Game")),
+        ("./game", EnvID("file", "./game")),
+        (".", EnvID("file", ".")),
     ],
 )
 def test_an_id_is_read_in_parts(text, parsed):
     assert EnvID.parse(text) == parsed
+    assert EnvID.parse(str(parsed)) == parsed
 
 
 @pytest.mark.parametrize(
@@ -42,6 +57,10 @@ def test_an_id_is_read_in_parts(text, parsed):
         "1x://y",
         "a\n",
         "a://b://c",
+        "./a b.py ",
+        "./game.py?",
+        "./game.py@",
+        "./a\tb.py",
     ],
 )
 def test_a_malformed_id_is_refused_with_the_grammar_as_hint(text):
@@ -67,7 +86,9 @@ JSON = st.one_of(st.integers(), st.booleans(), st.none(), st.text(max_size=8), s
 )
 def test_any_id_survives_being_written_and_read(scheme, locator, version, parameters):
     id = EnvID(scheme, locator, version, parameters)
-    assert EnvID.parse(str(id)) == id
+    read = EnvID.parse(str(id))
+    assert read == (id if scheme else replace(id, scheme=read.scheme))  # a bare name may be a path or module:Class
+    assert EnvID.parse(str(read)) == read
 
 
 def test_a_number_at_the_end_is_a_version():

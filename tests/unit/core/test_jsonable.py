@@ -64,3 +64,12 @@ def test_a_value_that_contains_itself_is_refused():
     value.append(value)
     with pytest.raises(NotJSONableError, match="nested deeper"):
         to_json(value)
+
+
+class Side(str, Enum):  # noqa: UP042
+    LEFT = "left"
+
+
+def test_a_key_that_is_a_member_of_an_enum_of_text_has_its_value():
+    assert to_json({Side.LEFT: Side.LEFT}) == {"left": "left"}
+    assert type(next(iter(to_json({Side.LEFT: 1})))) is str

@@ -6,9 +6,9 @@ import threading
 import pytest
 
 import envweave as ew
-from envweave.build import prepared
+from envweave.core.env_types import types_of
 from envweave.core.openenv import AwaitedOpenEnv, OpenEnv
-from envweave.core.typed import types_of
+from envweave.plan import prepared
 
 
 class Environment:
@@ -121,3 +121,52 @@ def test_an_environment_that_is_called_the_same_is_not_taken_for_one():
 
     env = Environment()
     assert prepared(env, "this is") is env
+
+
+class Tally(Environment):
+    """Adds up; `step` is async, the rest is not."""
+
+    def __init__(self, total=0):
+        self.total = total
+
+    def reset(self, seed=None, episode_id=None, **kwargs):
+        self.total = 0
+        return 0
+
+    async def step_async(self, action: int, timeout_s=None, **kwargs):
+        self.total += action
+        return self.total
+
+
+class SyncTally(Tally):
+    step_async = Environment.step_async
+
+    def step(self, action: int, timeout_s=None, **kwargs):
+        self.total += action
+        return self.total
+
+
+class OwnFork(Tally):
+    def __init__(self, total=0, name="first"):
+        super().__init__(total)
+        self.name = name
+        self.lock = threading.Lock()
+
+    def fork(self):
+        return OwnFork(self.total, "second")
+
+
+class CopiesItself(SyncTally):
+    def __deepcopy__(self, memo):
+        return CopiesItself(self.total)
+
+
+@pytest.mark.parametrize("kind", [Tally, SyncTally, OwnFork, CopiesItself])
+def test_an_environment_written_for_openenv_forks_and_its_fork_is_one_too(kind):
+    with ew.adapt(kind()) as env:
+        env.reset()
+        env.step(2)
+        with env.fork() as twin, twin.fork() as third:
+            assert type(twin.backend.env) is type(env.backend.env)
+            assert (twin.step(1).obs, third.step(5).obs, env.step(3).obs) == (3, 7, 5)
+            assert twin.reset().obs == 0

@@ -6,6 +6,7 @@ import pytest
 
 import envweave as ew
 from envweave.errors import BusyError, ClosedError, ResetNeededError, UnavailableError
+from support.clocks import adapt
 
 
 def ends(requests):
@@ -28,11 +29,12 @@ def test_a_step_before_reset_is_refused():
 def test_a_step_after_the_end_is_refused_until_reset():
     env = counter()
     env.reset()
-    assert env.step({"delta": 5}).done
+    ended = env.step({"delta": 5})
+    assert ended.done
     for _ in range(2):
         with pytest.raises(ResetNeededError, match="is over"):
             env.step({"delta": 1})
-    assert env.state() == ew.State(episode_id="counter#0/1", step_count=1)
+    assert env.state() == ew.State(episode_id=ended.requests[0].episode_id, step_count=1)
     env.reset()
     assert env.step({"delta": 1}).reward == 1.0
 
@@ -51,10 +53,12 @@ def test_need_action_comes_with_reset_and_each_step_and_not_with_the_end():
 def test_an_episode_that_is_given_up_by_reset_ends_as_closed_before_the_next_begins():
     env = counter()
     env.reset()
+    first = env.state().episode_id
     env.step({"delta": 1})
     again = env.reset()
     assert kinds(again.requests) == ["episode_end", "need_action"]
-    assert (again.requests[0].reason, again.requests[0].episode_id) == ("closed", "counter#0/1")
+    assert (again.requests[0].reason, again.requests[0].episode_id) == ("closed", first)
+    assert env.state().episode_id != first
 
 
 def test_close_says_once_that_the_episode_ended_and_twice_is_harmless():
@@ -115,7 +119,8 @@ def test_autoreset_keeps_the_terminal_observation_and_announces_the_next_episode
     assert result.done
     assert kinds(result.requests) == ["episode_end", "autoreset_ready", "need_action"]
     ready = result.requests[1]
-    assert (ready.initial_obs.value, ready.episode_id) == (0, "counter#0/2")
+    assert (ready.initial_obs.value, ready.episode_id) == (0, env.state().episode_id)
+    assert ready.episode_id != result.requests[0].episode_id
     assert env.step({"delta": 1}).obs.value == 1
 
 
@@ -272,7 +277,7 @@ class Clock:
 
 def test_an_action_within_the_deadline_counts():
     clock = Clock()
-    env = counter(deadline=5.0, clock=clock)
+    env = adapt(ew.examples.CounterEnv(), deadline=5.0, clock=clock)
     assert env.reset().requests[0].deadline == 5.0
     for _ in range(2):
         clock.now += 4.9
@@ -281,7 +286,7 @@ def test_an_action_within_the_deadline_counts():
 
 def test_an_action_after_the_deadline_ends_the_episode_unscored_and_is_not_played():
     clock = Clock()
-    env = counter(deadline=5.0, clock=clock)
+    env = adapt(ew.examples.CounterEnv(), deadline=5.0, clock=clock)
     env.reset()
     env.step({"delta": 1})
     clock.now += 5.1
@@ -298,7 +303,7 @@ def test_an_action_after_the_deadline_ends_the_episode_unscored_and_is_not_playe
 
 def test_a_late_action_with_autoreset_begins_the_next_episode():
     clock = Clock()
-    env = counter(deadline=5.0, clock=clock, autoreset=True)
+    env = adapt(ew.examples.CounterEnv(), deadline=5.0, clock=clock, autoreset=True)
     env.reset()
     clock.now += 6
     assert kinds(env.step({"delta": 1}).requests) == ["episode_end", "autoreset_ready", "need_action"]
@@ -311,7 +316,7 @@ def test_an_environments_own_deadline_is_enforced():
     class Env(ew.examples.CounterEnv):
         deadline = 1.0
 
-    env = ew.adapt(Env(), clock=clock)
+    env = adapt(Env(), clock=clock)
     env.reset()
     clock.now += 1.5
     assert ends(env.step({"delta": 1}).requests) == ["timeout"]

@@ -8,8 +8,9 @@ import numpy as np
 import pydantic
 import pytest
 
+from envweave.core.membership import space_check
 from envweave.core.sample import sample
-from envweave.core.spaces import space_check, space_schema
+from envweave.core.spaces import space_schema
 from envweave.errors import UnsupportedError
 
 
@@ -103,7 +104,20 @@ def test_an_example_of_the_authors_is_drawn_before_anything_else():
     drawn = [sample(schema, Random(seed)) for seed in range(50)]
     assert {value["code"] for value in drawn} == {"x = 1", "print(x)"}
     assert {value["hint"] for value in drawn} == {"short"}
-    assert not any("note" in value for value in drawn)
+    assert 15 < sum("note" in value for value in drawn) < 35, "a field with a default, in about half of the draws"
+
+
+def test_an_optional_field_that_cannot_be_drawn_is_left_out():
+    schema = {"type": "object", "properties": {"anything": {"default": None}, "count": {"type": "integer"}}}
+    assert {key for seed in range(20) for key in sample(schema, Random(seed))} == {"count"}
+
+
+@pytest.mark.parametrize("pattern", ["^[xyz]*$", "^[a-c]+$", r"^\p{L}*$", "("])
+def test_the_characters_that_a_pattern_allows_are_drawn(pattern):
+    drawn = {sample({"type": "string", "pattern": pattern, "minLength": 2}, Random(seed)) for seed in range(20)}
+    assert len(drawn) > 1
+    if pattern.startswith("^["):
+        assert all(set(text) <= set(pattern) | {"b"} for text in drawn)
 
 
 @pytest.mark.parametrize("examples", [[], None])

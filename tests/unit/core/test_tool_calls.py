@@ -4,6 +4,7 @@ import pytest
 
 import envweave as ew
 from envweave.errors import UsageError
+from support.clocks import adapt
 
 
 class Searcher:
@@ -25,7 +26,8 @@ class Searcher:
 
 
 def asked(env=None, **options):
-    env = ew.adapt(env or Searcher(), id="s#0", **options)
+    make = adapt if "clock" in options else ew.adapt
+    env = make(env or Searcher(), id="s#0", **options)
     env.reset()
     result = env.step("cats")
     return env, next(request for request in result.requests if isinstance(request, ew.ToolCall))

@@ -149,10 +149,10 @@ def test_a_state_without_the_episodes_name_is_given_it_as_a_copy():
         assert own.episode_id is None
 
 
-def test_a_state_with_a_name_of_its_own_keeps_it():
+def test_a_state_names_the_episode_as_its_requests_do():
     with ew.adapt(Told(State(episode_id="own"))) as env:
         env.reset(episode_id="mine")
-        assert env.state().episode_id == "own"
+        assert env.state().episode_id == "mine"
 
 
 @pytest.mark.parametrize("state", [{"episode_id": None}, "text", 5])

@@ -111,8 +111,8 @@ def test_the_episodes_name_is_in_the_state_given_or_not():
     with ew.make("codeact") as env:
         env.reset(episode_id="mine")
         assert env.state().episode_id == "mine"
-        env.reset()
-        assert env.state().episode_id == "codeact#0/2"
+        assert env.reset().requests
+        assert env.state().episode_id == env.close()[0].episode_id != "mine"
 
 
 def test_the_seed_is_the_codes_too():

@@ -1,6 +1,6 @@
-"""How this machine's pip finds packages."""
+"""Settings of pip that a build needs."""
 
-from envweave.images.pip import authorities, build_arguments, parsed
+from envweave.images.pip import build_arguments, ca_bundle, parse_settings
 
 LISTING = """\
 :env:.proxy='http://proxy:3128'
@@ -14,15 +14,15 @@ nonsense
 """
 
 
-def test_the_nearest_setting_wins():
-    found = parsed(LISTING)
+def test_the_setting_with_the_highest_priority_wins():
+    found = parse_settings(LISTING)
     assert found["index-url"] == "https://install/simple"
     assert found["proxy"] == "http://proxy:3128"
     assert "odd" not in found
 
 
-def test_folders_of_this_machine_are_not_handed_on():
-    assert build_arguments(parsed(LISTING)) == {
+def test_local_folders_are_not_build_arguments():
+    assert build_arguments(parse_settings(LISTING)) == {
         "PIP_INDEX_URL": "https://install/simple",
         "PIP_EXTRA_INDEX_URL": "https://a/simple https://b/simple",
         "PIP_PROXY": "http://proxy:3128",
@@ -30,12 +30,12 @@ def test_folders_of_this_machine_are_not_handed_on():
     assert build_arguments({"index-url": "file:///srv/index"}) == {}
 
 
-def test_authorities_are_those_of_pip_or_of_the_environment(tmp_path, monkeypatch):
+def test_the_ca_bundle_is_that_of_pip_or_of_ssl_cert_file(tmp_path, monkeypatch):
     mine, pips = tmp_path / "mine.pem", tmp_path / "pip.pem"
     mine.touch()
     pips.touch()
     monkeypatch.setenv("SSL_CERT_FILE", str(mine))
-    assert authorities({"cert": str(pips)}) == pips
-    assert authorities({"cert": str(tmp_path / "nowhere")}) == mine
+    assert ca_bundle({"cert": str(pips)}) == pips
+    assert ca_bundle({"cert": str(tmp_path / "nowhere")}) == mine
     monkeypatch.delenv("SSL_CERT_FILE")
-    assert authorities({}) is None
+    assert ca_bundle({}) is None

@@ -1,4 +1,4 @@
-"""What the base image installs before envweave itself."""
+"""Dependencies that the base image installs."""
 
 import subprocess
 import sys
@@ -16,7 +16,7 @@ def required(text, *extras):
     return done.stdout.splitlines()
 
 
-def test_an_extra_may_name_another():
+def test_an_extra_may_include_another_extra():
     text = """
 [project]
 name = "a"
@@ -29,7 +29,7 @@ two = ["d; python_version > '3'", "a-b[x]"]
     assert required(text, "one") == ["b>=1", "d; python_version > '3'", "a-b[x]", "c"]
 
 
-def test_our_own_project_names_what_its_server_needs():
+def test_the_base_image_installs_the_server_extra_of_envweave():
     text = (ROOT / "pyproject.toml").read_text()
     project = tomllib.loads(text)["project"]
     extras = project["optional-dependencies"]

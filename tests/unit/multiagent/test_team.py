@@ -1,9 +1,11 @@
 """Several agents: exactly those who must act, ends for each who leaves, joins."""
 
+import gymnasium as gym
 import pytest
 
 import envweave as ew
 from envweave.errors import BadResultError, InvalidActionError, ResetNeededError, WrongAgentError
+from support.clocks import adapt
 
 
 class Script:
@@ -188,7 +190,7 @@ def test_results_that_are_not_by_agent_are_the_authors_error(returned, message):
 
 def test_nobody_to_act_in_a_running_episode_is_the_authors_error():
     env, _ = play("ab", [("ab", five("ab"))], to_act=["a", ()])
-    with pytest.raises(BadResultError, match="nobody is to act"):
+    with pytest.raises(BadResultError, match="no agent is to act"):
         env.step({"a": 0})
 
 
@@ -208,7 +210,7 @@ def test_a_failure_leaves_every_agent_unscored():
 
 def test_a_missed_deadline_ends_the_episode_for_all_and_names_who_was_asked():
     now = [0.0]
-    env = ew.adapt(Script("ab", []), deadline=1.0, clock=lambda: now[0])
+    env = adapt(Script("ab", []), deadline=1.0, clock=lambda: now[0])
     env.reset()
     now[0] = 2.0
     late = env.step({"a": 0, "b": 0})
@@ -253,3 +255,64 @@ def test_an_agent_that_the_environment_itself_declares_gone_is_not_asked_again()
 def test_agents_that_are_not_named_by_strings_are_refused():
     with pytest.raises(BadResultError, match="cannot be named 1"):
         play([1, 2], [])
+
+
+class Named:
+    """Names its agents in reset, and what they may do by agent, as PettingZoo does."""
+
+    possible_agents = ["a", "b"]  # noqa: RUF012
+    agents: list[str]
+
+    def action_space(self, agent):
+        return {"a": gym.spaces.Discrete(2), "b": gym.spaces.Discrete(3)}[agent]
+
+    def reset(self):
+        self.agents = ["b"]
+        return {"b": 0}, {}
+
+    def step(self, actions):
+        return five("b", __all__=True)
+
+
+def test_before_the_first_reset_the_schema_is_that_of_a_possible_agent():
+    env = ew.adapt(Named())
+    assert env.action_schema()["maximum"] == 1
+    assert env.action_schema("b")["maximum"] == 2
+    assert env.action_schema("nobody") is None
+    env.reset()
+    assert env.action_schema()["maximum"] == 2, "now there is only b"
+
+
+def test_before_the_first_reset_there_is_no_schema_if_no_agent_is_known():
+    class Unnamed(Named):
+        possible_agents = None
+
+    env = ew.adapt(Unnamed())
+    assert env.action_schema() is None
+    env.reset()
+    assert env.action_schema()["maximum"] == 2
+
+
+def test_a_type_for_all_agents_is_the_schema_before_any_is_known():
+    class Typed:
+        agents: list[str]
+
+        def reset(self): ...
+
+        def step(self, actions: dict[str, int]): ...
+
+    assert ew.adapt(Typed()).action_schema() == {"type": "integer"}
+
+
+def test_agents_that_cannot_be_read_before_a_reset_give_no_schema():
+    class Lazy(Named):
+        @property
+        def agents(self):
+            return self.state["agents"]
+
+        def __init__(self):
+            self.state = {"agents": ["a"]}
+
+    env = ew.adapt(Lazy())
+    env.unwrapped.state = {}
+    assert env.action_schema() is None

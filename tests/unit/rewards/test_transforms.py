@@ -180,7 +180,7 @@ def test_none_means_not_scored_and_so_is_the_whole_step():
         (RecursionError("deep"), "RecursionError"),
         (float("nan"), "reward is nan"),
         (float("-inf"), "reward is -inf"),
-        (10**400, "no finite number"),
+        (10**400, "not a finite number"),
         ("1.0", "not a number"),
         ([1.0], "not a number"),
         ({}, "no scores came"),

@@ -100,7 +100,6 @@ def test_an_episode_goes_on_from_call_to_call():
         ("/reset", {"colour": "red"}, 422),
         ("/reset", {"fail": True}, 500),
         ("/render", {}, 422),
-        ("/snapshot", {}, 422),
         ("/respond", {"request_id": "x", "value": 1}, 409),
         ("/restore", {"snapshot": "x"}, 422),
         ("/restore", {}, 422),
@@ -150,6 +149,14 @@ def test_a_number_never_gets_the_answer_of_another_call():
         return (await client.post("/reset", headers=numbered)).status_code
 
     assert playing(EchoEnvironment, play) in (409, 422), "its answer is gone"
+
+
+def test_a_session_that_is_called_like_the_parameter_of_the_route_is_not_found():
+    async def play(client):
+        answer = await client.delete("/sessions/%7Bsession_id%7D")
+        return answer.status_code, answer.json()["error"]["code"]
+
+    assert playing(EchoEnvironment, play) == (404, "transport.session_lost")
 
 
 def test_openenvs_word_for_the_number_of_sessions_is_understood():

@@ -2,9 +2,10 @@
 
 import pytest
 
-from envweave.build import blueprint
-from envweave.core.local import LocalEnv, run
+from envweave.core.flow import call_it, run
+from envweave.core.local import open_local
 from envweave.core.spec import EnvSpec
+from envweave.plan import EnvPlan
 from envweave.requests import LogEvent
 from envweave.results import StepResult
 from envweave.server.host import Form, Host
@@ -44,12 +45,12 @@ STEPS = {
 
 @pytest.fixture
 def host():
-    plan = blueprint(EnvSpec(id="obedient", factory=Obedient), {})
-    return Host(LocalEnv(plan, "obedient#0", plan.build()), SessionShelf({}))
+    plan = EnvPlan(EnvSpec(id="obedient", factory=Obedient))
+    return Host(open_local(plan, "obedient#0"), SessionShelf({}))
 
 
 def ask(host, call, data=None, form=Form.EXTENDED):
-    reply = run(host.handling(call, {} if data is None else data, form))
+    reply = run(host.handling(call, {} if data is None else data, form), call_it)
     return reply, decode(reply.body)
 
 
@@ -160,13 +161,13 @@ def test_close_gives_the_end_of_an_unfinished_episode_and_comes_once(host):
     ask(host, "reset", {"episode_id": "mine"})
     reply, data = ask(host, "close")
     assert (reply.type, ends(data)) == ("closed", [("closed", "mine")])
-    assert host.flows.unwrapped.closed == 1
+    assert host.flows.env.closed == 1
 
 
 def test_an_environment_that_is_not_owned_is_not_closed():
-    plan = blueprint(EnvSpec(id="obedient", factory=Obedient), {})
-    lent = Host(LocalEnv(plan, "obedient#0", plan.build()), SessionShelf({}), owned=False)
+    plan = EnvPlan(EnvSpec(id="obedient", factory=Obedient))
+    lent = Host(open_local(plan, "obedient#0"), SessionShelf({}), owned=False)
     ask(lent, "reset", {"episode_id": "mine"})
     reply, data = ask(lent, "close")
     assert (reply.type, ends(data)) == ("closed", [("closed", "mine")])
-    assert lent.flows.unwrapped.closed == 0
+    assert lent.flows.env.closed == 0

@@ -462,12 +462,38 @@ class CountsOn(Walk):
         return super().step(action)
 
 
+class Undeclared:
+    """Two players roll dice by PettingZoo's habits but without its base class: only `reset` names them."""
+
+    def action_space(self, agent: str) -> Any:
+        return gymnasium.spaces.Discrete(2)
+
+    def reset(self, seed: int | None = None) -> Any:
+        self.agents, self._random, self._left = ["a", "b"], Random(seed), 3
+        return self._rolled(), {}
+
+    def step(self, actions: Any) -> Any:
+        self._left -= 1
+        rewards = {agent: float(action) for agent, action in actions.items()}
+        return self._rolled(), rewards, dict.fromkeys(actions, self._left == 0), dict.fromkeys(actions, False), {}
+
+    def _rolled(self) -> dict[str, int]:
+        return {agent: self._random.randrange(6) for agent in self.agents}
+
+
+class UndeclaredButTyped(Undeclared):
+    action_space = None  # type: ignore[assignment]
+
+    def step(self, actions: dict[str, int]) -> Any:
+        return super().step(actions)
+
+
 class Loose:
     """Turns a class of handle methods into a handle around Walk, as another package might write one."""
 
     def __new__(cls, **methods: Callable[..., Any]) -> Any:
         inner = ew.adapt(Walk(), id="loose")
-        return type("LooseHandle", (type(inner),), {"__slots__": (), **methods})(inner._blueprint, "loose", Walk())
+        return type("LooseHandle", (type(inner),), {"__slots__": (), **methods})(inner._backend)
 
 
 def loose_step(self: Any, action: Any) -> Any:
@@ -509,6 +535,8 @@ BROKEN: list[tuple[str, Any]] = [
     ("factory", ExitsWhenMade),
     ("factory", only_once()),
     ("factory", ew.EnvSpec(id="nowhere", factory=lambda: ew.make("nowhere"))),
+    ("agents", Undeclared),
+    ("agents", UndeclaredButTyped),
     ("reset", ForgetsToReturn),
     ("reset", ResetFails),
     ("reset", ResetWorksOnce),
@@ -636,6 +664,63 @@ def test_a_pettingzoo_environment_is_checked_as_one_for_several_agents(env: Any)
 
     assert report.findings == ()
     assert {"step", "observation_type", "seed_matters", "interleaving", "step_after_end"} <= set(report.passed)
+
+
+@pytest.mark.parametrize("env", [Undeclared, UndeclaredButTyped])
+def test_agents_that_only_reset_names_are_the_one_finding(env: Any) -> None:
+    (finding,) = check_env(env, max_steps=50).findings
+
+    assert finding.check == "agents"
+    assert "reset sets `agents` to a, b" in finding.message
+    assert finding.fix == "declare `possible_agents` or `agents: list[str]` in the class"
+
+
+class Annotated(Undeclared):
+    agents: list[str]
+
+
+class Possible(Undeclared):
+    possible_agents: list[str]
+
+
+class Computed(Undeclared):
+    @property
+    def agents(self) -> list[str]:
+        return self._named
+
+    @agents.setter
+    def agents(self, agents: list[str]) -> None:
+        self._named = agents
+
+
+class Assigned(Undeclared):
+    possible_agents = ("a", "b")
+
+
+@pytest.mark.parametrize("env", [Annotated, Possible, Computed, Assigned])
+def test_agents_that_the_class_declares_are_played_for(env: Any) -> None:
+    report = check_env(env, max_steps=50)
+
+    assert report.findings == ()
+    assert {"agents", "step", "seed_matters"} <= set(report.passed)
+
+
+class Simulation(Walk):
+    """One agent, among others that it simulates."""
+
+    def reset(self, *, seed: int | None = None) -> Any:
+        self.agents = ["cat", "dog"]
+        return {"at": 1}
+
+    def step(self, action: Go) -> Any:
+        return {"at": 2}, 0.0, True, False, {}
+
+
+def test_an_attribute_of_that_name_is_no_finding_where_observations_are_not_by_agent() -> None:
+    report = check_env(Simulation, max_steps=50)
+
+    assert report.skipped["agents"] == "it is for one agent"
+    assert "step" in report.passed
 
 
 def test_what_an_instance_cannot_show_is_skipped_with_a_reason() -> None:

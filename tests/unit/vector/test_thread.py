@@ -138,12 +138,17 @@ def test_close_does_not_wait_for_a_step_that_hangs(gates):
     assert not envs[0].closed.is_set()
 
 
+def executor_of(vector):
+    (executor,) = vector._executors
+    return executor
+
+
 def test_fewer_workers_than_environments_is_enough(gates):
     vector, _ = gated(gates, 16, max_workers=2)
     with vector:
         vector.reset()
         assert vector.step([0] * 16).steps == [1] * 16
-        assert len(vector._threads) == 2
+        assert executor_of(vector).thread_count < 8  # a thread that has just ended its call may not be idle yet
 
 
 def test_the_threads_are_gone_after_close(gates):
@@ -151,8 +156,8 @@ def test_the_threads_are_gone_after_close(gates):
     with vector:
         vector.reset()
         vector.step([0] * 8)
-        assert all(thread.is_alive() for thread in vector._threads)
-    assert not any(thread.is_alive() for thread in vector._threads)
+        assert executor_of(vector).thread_count > 0
+    assert executor_of(vector).thread_count == 0
 
 
 @pytest.mark.parametrize("option", [{"max_workers": 0}, {"step_timeout": 0}, {"step_timeout": -1}])
@@ -226,3 +231,64 @@ def test_a_forked_child_is_told_that_its_threads_are_elsewhere(gates):
         with pytest.raises(ew.errors.ClosedError, match="another process"):
             vector.step([0])
         vector._pid = os.getpid()
+
+
+def test_a_close_that_hangs_when_an_environment_is_replaced_has_no_later_effect(gates):
+    class Clings(Gate):
+        def step(self, action: int):
+            if action:
+                raise OSError("no")
+            return super().step(action)
+
+        def close(self):
+            self.gates[2].wait(60)
+
+    ew.register("clings", lambda: Clings(gates), overwrite=True)
+    with ew.make_vector("clings", 1, backend="thread", step_timeout=0.3) as vector:
+        vector.reset()
+        for number in (1, 2):
+            failed = vector.step([1])
+            assert [request.kind for request in failed.requests[0]] == ["episode_end"]
+            assert vector.reset().incarnations == [number]
+        gates[2].set()
+
+
+def test_an_environment_that_is_being_rebuilt_when_the_vector_closes_is_closed_too(gates):
+    built = []
+
+    class Slow(Gate):
+        def __init__(self, gates):
+            super().__init__(gates)
+            built.append(self)
+            if len(built) == 2:
+                building.set()
+                gates[2].wait(60)
+
+        def step(self, action: int):
+            raise OSError("no")
+
+    building = threading.Event()
+    ew.register("slow-build", lambda: Slow(gates), overwrite=True)
+    vector = ew.make_vector("slow-build", 1, backend="thread", autoreset=True)
+    vector.reset()
+    vector.send([0])
+    while not building.is_set():
+        assert len(vector.recv(timeout=0.01)) == 0
+    threading.Timer(0.1, gates[2].set).start()
+    assert vector.close(timeout=60) == []
+    assert all(env.closed.is_set() for env in built)
+
+
+def test_what_nobody_expected_is_the_failure_of_its_row(gates):
+    vector, _ = gated(gates, 2)
+    with vector:
+        vector.reset()
+
+        def fails(*_):
+            raise LookupError("a mistake")
+
+        vector._slots[1].backend.advance = fails
+        batch = vector.step([0, 0])
+        assert batch.reward == [0.0, None]
+        assert "LookupError: a mistake" in batch.failures[1]["message"]
+        assert vector.reset(ids=[1]).incarnations == [1]

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from envweave.errors import NotJSONableError, ProtocolError
-from envweave.wire.codec import DEEPEST, decode, encode
+from envweave.wire.codec import MAX_DEPTH, decode, encode
 
 
 @pytest.mark.parametrize(
@@ -39,9 +39,9 @@ def test_json_may_be_nested_so_deeply_and_no_deeper(opening, closing, as_bytes):
         text = opening * levels + "1" + closing * levels
         return text.encode() if as_bytes else text
 
-    decode(nested(DEEPEST - 1))
-    for levels in (DEEPEST + 1, 1000, 100_000):
-        with pytest.raises(ProtocolError, match=rf"^JSON is nested deeper than {DEEPEST} levels$"):
+    decode(nested(MAX_DEPTH - 1))
+    for levels in (MAX_DEPTH + 1, 1000, 100_000):
+        with pytest.raises(ProtocolError, match=rf"^JSON is nested deeper than {MAX_DEPTH} levels$"):
             decode(nested(levels))
 
 

@@ -2,18 +2,14 @@
 
 import pytest
 
+from envweave.client.codec import Codec
+from envweave.client.remote import RemoteEpisode
 from envweave.errors import NotJSONableError, ProtocolError
 from envweave.requests import AutoresetReady, EpisodeEnd, LogEvent, NeedAction, ToolCall
 from envweave.results import ResetResult, StepResult
 from envweave.wire.codec import decode, encode
-from envweave.wire.results import (
-    open_requests,
-    openenv_data,
-    pending_from_data,
-    reset_from_data,
-    result_to_data,
-    step_from_data,
-)
+from envweave.wire.faults import requests_from_data
+from envweave.wire.results import open_requests, openenv_data, openenv_result, result_to_data
 
 NEED = NeedAction(env_id="e#0", action_schema={"type": "integer"})
 TOOL = ToolCall(env_id="e#0", request_id="r1", tool_name="search", arguments={"q": "x"})
@@ -31,6 +27,16 @@ STEPS = {
     ),
     "agents done": StepResult({"a": 1}, {"a": 1.0}, {"a": True}, {"a": False}),
 }
+
+
+def step_from_data(data, known=()):
+    episode = RemoteEpisode("e#0", multi_agent=False)
+    episode._known = known
+    return episode.read_step(data, Codec(), 1)
+
+
+def reset_from_data(data):
+    return RemoteEpisode("e#0", multi_agent=False).read_reset(data, Codec())
 
 
 def crossed(data):
@@ -57,10 +63,10 @@ def test_a_reset_comes_back_equal(result):
 
 
 def test_what_is_as_usual_is_left_out():
-    told = (NEED,)
-    data = result_to_data(StepResult(1, 0.0, requests=(NEED,)), told, told)
+    known = (NEED,)
+    data = result_to_data(StepResult(1, 0.0, requests=(NEED,)), known, known)
     assert data == {"observation": 1, "reward": 0.0, "done": False}
-    assert step_from_data(data, told).requests == told
+    assert step_from_data(data, known).requests == known
 
 
 def test_requests_that_have_gone_are_said_to_be_gone():
@@ -71,10 +77,11 @@ def test_requests_that_have_gone_are_said_to_be_gone():
 
 @pytest.mark.parametrize("pending", [(), (NEED,), (TOOL, NEED)])
 @pytest.mark.parametrize("requests", [(), (NEED,), (LogEvent(name="l"), TOOL), (END,)])
-def test_what_the_environment_waits_for_can_be_told_on_the_other_side(requests, pending):
+def test_what_the_environment_waits_for_can_be_known_on_the_other_side(requests, pending):
     data = crossed(result_to_data(StepResult(1, requests=requests), pending))
     assert ("pending" in data) is (pending != open_requests(requests))
-    assert pending_from_data(data, step_from_data(data).requests) == pending
+    read = requests_from_data(data["pending"]) if "pending" in data else open_requests(step_from_data(data).requests)
+    assert read == pending
 
 
 @pytest.mark.parametrize(
@@ -127,13 +134,18 @@ def test_agents_that_are_called_done_and_reward_stay():
     ],
 )
 def test_a_step_of_an_openenv_server_is_read(data, terminated, truncated):
-    result = step_from_data(data)
+    result = openenv_result(data)
     assert (result.terminated, result.truncated, result.reward) == (terminated, truncated, None)
-    assert (result.info, result.requests) == ({}, ())
+    assert (result.info, result.requests) == (data.get("metadata") or {}, ())
 
 
-@pytest.mark.parametrize("data", [None, [], "x", {}, {"reward": 1}, {"observation": 1, "done": "no"}])
+@pytest.mark.parametrize("data", [None, [], "x", {}, {"reward": 1}])
 def test_what_is_not_a_result_is_a_protocol_error(data):
-    for read in (step_from_data, reset_from_data):
-        with pytest.raises(ProtocolError, match="what is not a result"):
+    for read in (step_from_data, reset_from_data, openenv_result):
+        with pytest.raises(ProtocolError, match="is not a result"):
             read(data)
+
+
+def test_a_result_of_an_openenv_server_whose_end_is_not_a_flag_is_a_protocol_error():
+    with pytest.raises(ProtocolError, match="is not a result"):
+        openenv_result({"observation": 1, "done": "no"})

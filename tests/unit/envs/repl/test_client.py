@@ -76,7 +76,7 @@ def test_what_cannot_go_to_a_server_is_refused(option):
 
 
 def test_nothing_is_under_way_here():
-    with REPLEnv() as env, pytest.raises(UsageError, match="nothing is under way"):
+    with REPLEnv() as env, pytest.raises(UsageError, match="keeps no answers"):
         env.last()
 
 

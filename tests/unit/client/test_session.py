@@ -2,13 +2,13 @@ import asyncio
 
 import pytest
 
-from envweave.client.call import Call
+from envweave.client.session import PendingCall
 from envweave.errors import BusyError, EnvError, WaitTimeoutError
 
 
 def test_a_wait_that_times_out_or_is_cancelled_loses_nothing():
     async def play():
-        call = Call("step")
+        call = PendingCall("step")
         with pytest.raises(WaitTimeoutError, match="step within 0 s"):
             await call.wait(0)
         waiting = asyncio.ensure_future(call.wait(None))
@@ -27,8 +27,8 @@ def test_a_wait_that_times_out_or_is_cancelled_loses_nothing():
 
 def test_an_error_is_raised_where_the_answer_is_read():
     async def play():
-        call = Call("step")
-        asyncio.get_running_loop().call_soon(call.fail, EnvError("no"))
+        call = PendingCall("step")
+        asyncio.get_running_loop().call_soon(call.answer, None, EnvError("no"))
         await call.wait(None)
         with pytest.raises(EnvError, match="no"):
             call.result()
@@ -38,7 +38,7 @@ def test_an_error_is_raised_where_the_answer_is_read():
 
 def test_whoever_does_not_wait_is_called():
     seen = []
-    call = Call("step")
+    call = PendingCall("step")
     call.then = seen.append
     call.answer(1)
     assert seen == [call]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from envweave.client.crew import shares
+from envweave.client.placement import shares
 
 
 @pytest.mark.parametrize("count", range(9))

@@ -1,11 +1,11 @@
-"""What the daemon says while it builds."""
+"""Progress and errors of a build."""
 
 import pytest
 
 pytest.importorskip("docker")
 
 from envweave.errors import ProviderError
-from envweave.images.build import Step, _follow
+from envweave.images.engine import BuildStep, _follow
 
 
 def stream(*texts):
@@ -19,7 +19,11 @@ def test_each_step_and_each_line_is_reported():
         {"aux": {"ID": "sha256:1"}},
     ]
     assert _follow(iter(lines), "t", seen.append) == "sha256:1"
-    assert seen == [Step("t", 1, 2, "FROM x"), Step("t", 2, 2, "RUN a \\"), Step("t", 2, 2, "RUN a \\", "warning: b")]
+    assert seen == [
+        BuildStep("t", 1, 2, "FROM x"),
+        BuildStep("t", 2, 2, "RUN a \\"),
+        BuildStep("t", 2, 2, "RUN a \\", "warning: b"),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -40,6 +44,13 @@ def test_a_failure_names_the_step_the_reason_and_the_last_lines(error, line, hin
     assert hint in caught.value.hint
 
 
-def test_an_end_without_an_image_is_a_failure():
-    with pytest.raises(ProviderError, match="did not say that it has built t"):
+def test_a_build_that_returns_no_image_id_fails():
+    with pytest.raises(ProviderError, match="returned no image ID for t"):
         _follow(iter(stream("Step 1/1 : FROM x\n")), "t", lambda step: None)
+
+
+def test_output_that_only_looks_like_a_step_is_output():
+    seen = []
+    lines = [*stream("Step 1/1 : RUN x\n", "Step one : done\n"), {"aux": {"ID": "sha256:1"}}]
+    _follow(iter(lines), "t", seen.append)
+    assert seen[-1] == BuildStep("t", 1, 1, "RUN x", "Step one : done")

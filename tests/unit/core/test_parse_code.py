@@ -6,7 +6,7 @@ import warnings
 
 import pytest
 
-from envweave.core.source import LONGEST, UnreadableError, parse, parsed
+from envweave.core.parse_code import LONGEST, UnreadableError, parse, parsed
 
 
 def test_python_has_a_tree_and_anything_else_has_none():

@@ -92,7 +92,7 @@ def test_a_step_means_what_its_owner_means(value, reward, terminated, truncated)
         (("o", float("nan"), False, False, {}), "reward is nan"),
         (("o", float("inf"), False, False, {}), "reward is inf"),
         (("o", np.float32("nan"), False, False, {}), "reward is nan"),
-        (("o", 10**400, False, False, {}), "no finite number"),
+        (("o", 10**400, False, False, {}), "not a finite number"),
         (Seen(done="no"), "done is 'no'"),
         ({"done": "no"}, "done is 'no'"),
         (("o", "1.0", False, False, {}), "reward '1.0' is not a number"),

@@ -5,6 +5,7 @@ Nothing is validated. Data that does not have the expected shape is returned as 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -13,7 +14,7 @@ from envweave.core.arrays import as_array
 Reader: TypeAlias = Callable[[Any], Any]
 
 
-class ObjectReader:
+class ObjectReader(ABC):
     """Makes objects of dicts with certain keys."""
 
     def __init__(self, names: Sequence[str], required: Sequence[str]) -> None:
@@ -30,8 +31,9 @@ class ObjectReader:
             return 0
         return 3 if data.keys() == self.names else 2
 
+    @abstractmethod
     def __call__(self, data: Any) -> Any:
-        raise NotImplementedError
+        """The object, or the data itself if it does not fit."""
 
 
 def with_parts(data: dict[str, Any], readers: Mapping[str, Reader]) -> dict[str, Any]:

@@ -255,3 +255,9 @@ class ProviderUnreachableError(ProviderError):
     """The daemon or the API server does not answer. What it started may still run."""
 
     code = "provider.unreachable"
+
+
+def is_unreachable(error: EnvWeaveError) -> bool:
+    """Whether a server was not found for as long as the client looks for it; not for a session that it has lost."""
+    lost = isinstance(error, SessionLostError)
+    return isinstance(error.__cause__ if lost else error, TransportError)

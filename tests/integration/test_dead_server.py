@@ -7,6 +7,8 @@ import time
 import pytest
 
 import envweave as ew
+from envweave.client import EnvClient, HTTPEnvClient
+from envweave.errors import SessionLostError
 from envweave.testing.serving import running_server
 
 LIMIT = 20.0
@@ -39,6 +41,15 @@ def test_a_reset_fails_in_all_rows_within_twenty_seconds(num_envs):
         began = time.monotonic()
         assert vec.close() == []
         assert time.monotonic() - began < LIMIT
+
+
+@pytest.mark.parametrize("client", [EnvClient, HTTPEnvClient])
+def test_a_reset_of_one_handle_looks_for_the_server_once(client):
+    with running_server("lineworld") as server, client(server.url, connect_timeout_s=1.0) as env:
+        env.reset()
+        killed(server)
+        with pytest.raises(SessionLostError):  # a second search, for a new session, would raise TransportError
+            env.reset()
 
 
 def test_a_step_with_autoreset_fails_in_all_rows_and_so_does_the_next_one():

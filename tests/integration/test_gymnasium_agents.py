@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import envweave as ew
+from envweave.client import EnvClient
 from envweave.testing import running_server
 
 
@@ -103,3 +104,13 @@ with ew.make("counter") as env:
     first, *rest = done.stdout.splitlines()
     assert first == "False False True {}"
     assert "envweave[gym]" in " ".join(rest)
+
+
+def test_a_client_that_was_not_connected_by_hand_has_spaces_after_its_first_call(lake):
+    with running_server(lake) as server:
+        env = EnvClient(server.url)
+        backend = env.backend
+        env.reset()
+        assert env.observation_space.n == 16
+        assert backend.observation_schema() == env.backend.observation_schema()
+        env.close()

@@ -55,6 +55,10 @@ class UnconnectedBackend(AsyncBackend):
         return self._episode if self._connected is None else self._connected.episode
 
     @property
+    def multi_agent(self) -> bool:
+        return self._connected is not None and self._connected.multi_agent
+
+    @property
     def home(self) -> Any:
         return self._connecting
 
@@ -96,6 +100,9 @@ class UnconnectedBackend(AsyncBackend):
         if schema is None:
             raise UsageError(f"{self.id} is not connected yet, so its actions are not known", "await env.connect()")
         return schema
+
+    def observation_schema(self) -> dict[str, Any] | None:
+        return None if self._connected is None else self._connected.observation_schema()
 
 
 class EnvClient(Launchable, EnvHandle[ActT, ObsT], Generic[ActT, ObsT, StateT]):

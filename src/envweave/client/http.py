@@ -136,7 +136,10 @@ class HTTPSession(RemoteSession):
             attempt += 1
             if self.home.time() + pause >= end:
                 hint = "is the server running? envweave serve <id>; check host, port and firewall"
-                raise (SessionLostError if number else TransportError)(f"cannot reach {self.server}: {reason}", hint)
+                unreachable = TransportError(f"cannot reach {self.server}: {reason}", hint)
+                if not number:
+                    raise unreachable
+                raise SessionLostError(unreachable.message, hint) from unreachable
             await asyncio.sleep(pause)
 
     async def _checked(self, number: int, reason: str) -> str:

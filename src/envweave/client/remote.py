@@ -23,6 +23,7 @@ from envweave.errors import (
     TransportError,
     UsageError,
     WaitTimeoutError,
+    is_unreachable,
 )
 from envweave.requests import AutoresetReady, EndReason, EpisodeEnd, NeedAction, Request, ToolCall
 from envweave.results import ResetResult, StepResult
@@ -281,7 +282,7 @@ class RemoteBackend(AsyncBackend):
         try:
             return await self._ask("reset", body, self._read_reset)
         except SessionLostError as error:  # a reset needs nothing of the old session: once more, on a new one
-            if not self._renews:
+            if not self._renews or is_unreachable(error):
                 raise
             self._episode.keep_ends(error.requests)
             return await self._ask("reset", body, self._read_reset)

@@ -73,11 +73,19 @@ def _walk_other(value: Any, path: _Path, depth: int) -> Any:
         if dataclasses.is_dataclass(value):
             return _walk_fields(value, path, depth)
         if callable(getattr(value, "model_dump", None)):  # pydantic's models
-            return _walk(value.model_dump(mode="json"), path, depth + 1)
+            return _walk(_dumped(value), path, depth + 1)
         for method in ("tolist", "item"):  # arrays and scalars of numpy and torch
             if callable(getattr(value, method, None)):
                 return _walk(getattr(value, method)(), path, depth + 1)
     return _refuse(f"is a {type(value).__name__}, which has no JSON form", path, "use dicts, lists and text")
+
+
+def _dumped(model: Any) -> Any:
+    """The data of a pydantic model; its fields as they are if pydantic cannot convert one, such as an array."""
+    try:
+        return model.model_dump(mode="json")
+    except Exception:  # whatever a serializer of the author's raises
+        return dict(model)
 
 
 def _walk_fields(value: Any, path: _Path, depth: int) -> dict[str, Any]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from os import PathLike
 from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 from envweave.core.env_types import EnvTypes, types_made_by
@@ -24,8 +26,8 @@ if TYPE_CHECKING:
     from envweave.client.env_client import EnvClient
     from envweave.providers.base import Provider
 
-EnvSource: TypeAlias = str | EnvSpec | Callable[..., Any]
-"""What names an environment: an ID, a spec, a class, or a function that makes one."""
+EnvSource: TypeAlias = str | PathLike[str] | EnvSpec | Callable[..., Any]
+"""What names an environment: an ID, the path of a file, a spec, a class, or a function that makes one."""
 
 TYPES = ("action_type", "observation_type", "state_type")
 CLIENT_OPTIONS = (
@@ -92,7 +94,7 @@ def spec(id: EnvSource) -> EnvSpec:
     if callable(id):
         text = inspect.cleandoc(id.__doc__ or "").partition("\n")[0]
         return EnvSpec(id=str(getattr(id, "__name__", type(id).__name__)), factory=id, description=text)
-    parsed = EnvID.parse(id)
+    parsed = EnvID.parse(f"file://{os.path.abspath(id)}" if isinstance(id, PathLike) else id)
     found = resolvers.resolve(parsed)
     return replace(found, kwargs={**found.kwargs, **parsed.parameters}) if parsed.parameters else found
 

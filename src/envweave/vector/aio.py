@@ -33,6 +33,9 @@ class AsyncVectorEnv(Generic[ActT, ObsT, RewardT, FlagT]):
         self._turn = threading.Lock()
         """Held by the thread that makes a call. One that was cancelled may take a moment to return."""
 
+    def __repr__(self) -> str:
+        return f"{self._vector!r}.aio"
+
     @property
     def num_envs(self) -> int:
         return self._vector.num_envs

@@ -18,9 +18,8 @@ from envweave.errors import (
     EnvWeaveError,
     InvalidActionError,
     ResetNeededError,
-    SessionLostError,
-    TransportError,
     UsageError,
+    is_unreachable,
 )
 from envweave.requests import AutoresetReady, LogEvent, Request
 from envweave.results import ResetResult, StepResult
@@ -133,7 +132,7 @@ class Slot:
         self._broken = True
         if not self.autoreset:
             return result
-        if _is_unreachable(error):
+        if is_unreachable(error):
             return self._unfollowed(result, self.no_reset(error))
         return (yield from self._begin_next(result))
 
@@ -187,7 +186,7 @@ class Slot:
                 failure = error
                 ends += error.requests
                 self._broken = True
-                if self._stuck or _is_unreachable(error):  # trying again would take as long, and tell the same
+                if self._stuck or is_unreachable(error):  # trying again would take as long, and tell the same
                     break
                 log.warning("reset of %s failed (attempt %d): %s", self.id, attempt + 1, error.message)
             else:
@@ -229,12 +228,6 @@ class Slot:
 
     def _undelivered(self) -> tuple[Request, ...]:
         return self.episode.take_undelivered()
-
-
-def _is_unreachable(error: EnvWeaveError) -> bool:
-    """Whether a server was not found for as long as the client looks for it; not for a session that it has lost."""
-    lost = isinstance(error, SessionLostError)
-    return isinstance(error.__cause__ if lost else error, TransportError)
 
 
 def _recover(_: Any) -> Any:

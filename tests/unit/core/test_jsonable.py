@@ -3,6 +3,7 @@
 import json
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
 import numpy as np
 import pydantic
@@ -73,3 +74,17 @@ class Side(str, Enum):  # noqa: UP042
 def test_a_key_that_is_a_member_of_an_enum_of_text_has_its_value():
     assert to_json({Side.LEFT: Side.LEFT}) == {"left": "left"}
     assert type(next(iter(to_json({Side.LEFT: 1})))) is str
+
+
+class Picture(pydantic.BaseModel):
+    pixels: Any
+    name: str = "x"
+
+
+def test_an_array_in_a_pydantic_model_is_a_list():
+    assert to_json(Picture(pixels=np.ones((1, 2)))) == {"pixels": [[1.0, 1.0]], "name": "x"}
+
+
+def test_a_field_of_a_pydantic_model_that_has_no_json_form_is_named():
+    with pytest.raises(NotJSONableError, match=r"value\.pixels is a object"):
+        to_json(Picture(pixels=object()))

@@ -26,7 +26,17 @@ def folder(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "source", [LineWorldEnv, factory, "envweave.envs.lineworld:LineWorldEnv", "lineworld", "./mine.py", "mine.py:Mine"]
+    "source",
+    [
+        LineWorldEnv,
+        factory,
+        "envweave.envs.lineworld:LineWorldEnv",
+        "lineworld",
+        "./mine.py",
+        "mine.py:Mine",
+        Path("mine.py"),
+        Path("mine.py:Mine"),
+    ],
 )
 def test_make_takes_a_class_a_factory_a_module_and_a_file(folder, source):
     with ew.make(source, size=3) as env:
@@ -46,10 +56,8 @@ def test_make_takes_an_instance_and_a_vector_takes_several():
         assert [abs(observation.goal) for observation in vector.reset(seed=0).obs] == [3, 4]
 
 
-@pytest.mark.parametrize("nonsense", [42, None, b"counter", {}, object(), Path])
+@pytest.mark.parametrize("nonsense", [42, None, b"counter", {}, object()])
 def test_what_is_no_environment_is_refused_with_a_hint(nonsense):
-    if nonsense is Path:
-        nonsense = Path("mine.py")
     for make in (lambda: ew.make(nonsense), lambda: ew.make_vector(nonsense, 2), lambda: ew.make_vector([nonsense])):
         with pytest.raises(InvalidIDError, match="a class, a function that makes one, or an instance"):
             make()

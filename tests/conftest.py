@@ -15,6 +15,14 @@ if HERE not in sys.path:
 from support.need import need  # noqa: E402  (found by the path above)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Where tests run in several processes, those that need the Docker daemon run in one, because each has its own."""
+    for item in items:
+        if "docker_engine" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group("docker"))
+
+
 @pytest.fixture(scope="session")
 def docker_engine() -> Iterator[str]:
     """The URL of a Docker daemon, which is also DOCKER_HOST until the tests end."""

@@ -169,7 +169,7 @@ def of_generated_class(observations, states=()):
     assert {type(state).__name__ for state in states} <= {"SceneState"}
 
 
-@pytest.mark.parametrize("source", [SCENE, typed_envs.SceneEnv, typed_envs.scene_env, typed_envs.SceneEnv()], ids=str)
+@pytest.mark.parametrize("source", [SCENE, typed_envs.SceneEnv, typed_envs.scene_env, typed_envs.SceneEnv()])
 def test_in_this_process(source):
     with ew.make(source, autoreset=True) as env:
         of_own_class(*play(env))
@@ -181,7 +181,7 @@ def test_in_a_vector_of_this_process(backend):
         of_own_class(play_vector(envs))
 
 
-@pytest.mark.parametrize("source", [SCENE, typed_envs.SceneEnv, typed_envs.scene_env], ids=str)
+@pytest.mark.parametrize("source", [SCENE, typed_envs.SceneEnv, typed_envs.scene_env])
 def test_in_a_subprocess(source, subprocess_path):
     with ew.make(source, backend="subprocess", autoreset=True) as env:
         of_own_class(*play(env))

@@ -8,8 +8,10 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import urlopen
 
@@ -558,11 +560,11 @@ def test_a_server_that_cannot_open_the_socket_serves_by_its_port(echo_image):
 
 
 @pytest.fixture(scope="module")
-def podman(docker_engine, python_image, tmp_path_factory):
+def podman(docker_engine, python_image):
     """The URL of a service with a storage of its own and our image in it."""
     if shutil.which("podman") is None or os.geteuid() != 0:
         need("podman", "there is no podman, or we are not root")
-    folder = tmp_path_factory.mktemp("podman")
+    folder = Path(tempfile.mkdtemp(prefix="ewp", dir="/tmp"))  # podman takes at most 50 characters
     hard = __import__("resource").getrlimit(__import__("resource").RLIMIT_NOFILE)[1]
     (folder / "containers.conf").write_text(
         f'[containers]\ndefault_ulimits = ["nofile={hard}:{hard}", "nproc=20000:20000"]\nlog_driver = "k8s-file"\n'
@@ -586,6 +588,8 @@ def podman(docker_engine, python_image, tmp_path_factory):
             other.images.load(b"".join(chunks))
         yield url
         subprocess.run([*command, "rm", "--all", "--force"], env=environment, capture_output=True, check=False)
+        subprocess.run([*command, "system", "reset", "--force"], env=environment, capture_output=True, check=False)
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def test_podman_starts_a_container_with_all_its_options_and_stops_it(podman, image, tmp_path):

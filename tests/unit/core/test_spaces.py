@@ -248,7 +248,6 @@ def test_a_box_takes_finite_values_beyond_its_bounds(action):
     "action",
     [[float("nan")], [float("inf")], [1e300], np.array([np.nan]), [0.5, 0.5], [], 0.5, [[0.5]], ["0.5"], "x", None,
      {"a": 1}, [None], [1j], object()],
-    ids=repr,
 )  # fmt: skip
 def test_a_box_refuses_what_is_no_number_and_other_shapes(action):
     with pytest.raises(InvalidActionError, match="is not in Box"):

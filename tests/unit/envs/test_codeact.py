@@ -465,7 +465,6 @@ def test_a_snapshot_with_more_tools_brings_them_along(env):
         ({"tools": 3}, "3"),
         ({"tools": {"a b": add}}, "a b"),
     ],
-    ids=str,
 )
 def test_a_wrong_option_is_the_callers_mistake_at_once_and_has_a_hint(wrong, said):
     with pytest.raises(UsageError) as caught:

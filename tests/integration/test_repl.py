@@ -86,7 +86,7 @@ def place(request, model, clean):
             yield REPLEnv
         return
     options = ("--isolation", request.param, "--log-level", "warning")
-    with running_server("repl", *options, env={"HF_INFERENCE_URL": model.url}) as server:
+    with running_server("repl", "--allow-branching", *options, env={"HF_INFERENCE_URL": model.url}) as server:
         yield lambda **more: REPLEnv(server.url, **more)
 
 
@@ -112,7 +112,7 @@ def asked(model):
 
 @contextmanager
 def server_of(*options, **variables):
-    with running_server("repl", "--log-level", "warning", *options, env=variables) as server:
+    with running_server("repl", "--allow-branching", "--log-level", "warning", *options, env=variables) as server:
         yield server
 
 

@@ -15,6 +15,7 @@ from envweave.core.transform import check_transform, scored
 from envweave.envs.interpreter import Interpreter
 from envweave.envs.stay import Parked
 from envweave.errors import InvalidActionError, ResetNeededError
+from envweave.rewards.observation import member, metadata_of
 from envweave.rewards.transforms import STYLE_PAID
 from envweave.sandbox import ExecutionResult
 from envweave.types import Action, Observation
@@ -74,8 +75,8 @@ class CodeEnvironment(Environment[ActT, ObsT]):
     def _scored(self, seen: ObsT) -> ObsT:
         """Apply the transform to what a step returns. It may end the episode."""
         seen = scored(self.transform, replace(seen, metadata={**seen.metadata, **self._paid}))
-        self._is_over = seen.done
-        self._paid = {STYLE_PAID: seen.metadata[STYLE_PAID]} if STYLE_PAID in seen.metadata else {}
+        self._is_over = bool(member(seen, "done"))
+        self._paid = {name: value for name, value in metadata_of(seen).items() if name == STYLE_PAID}
         return seen
 
     def _ran(self, action: CodeAction) -> ExecutionResult:

@@ -118,6 +118,7 @@ class Expected:
     def _is_right(self, answer: Any, tolerance: float | None) -> bool:
         """Raises `ValueError`, with the reason, for an answer that cannot be read as one of this kind."""
         if self.kind == "number":
+            answer = _plain_value(answer[0]) if isinstance(answer, list | tuple) and len(answer) == 1 else answer
             return matches(read_number(answer), self.value, tolerance=tolerance)
         if self.kind == "bool":
             return _read_bool(answer) is self.value
@@ -134,7 +135,7 @@ class Expected:
         return all(any(matches(one, other, tolerance=tolerance) for one in found) for other in self.value)
 
     def _grade_expression(self, answer: Any) -> Grade:
-        if _same_text(answer, self.value):
+        if _same_text(answer, self.value, spaces=""):
             return Grade("right")
         text = _marked(str(answer))
         equal = symbolic.is_equal(self.value, text)
@@ -154,8 +155,6 @@ def grade(answer: Any, expected: Any, *, tolerance: float | None = None) -> Grad
 
 def read_number(answer: Any, *, words: bool = True) -> Number:
     """The number that a value is, or that a text says. Raises `ValueError` with the reason if there is none."""
-    if isinstance(answer, list | tuple) and len(answer) == 1:
-        answer = _plain_value(answer[0])
     if isinstance(answer, str):
         return _number_in(answer, words=words)
     if isinstance(answer, bool):
@@ -283,11 +282,11 @@ def _read_bool(answer: Any) -> bool:
     return found
 
 
-def _same_text(answer: Any, expected: str) -> bool:
+def _same_text(answer: Any, expected: str, *, spaces: str = " ") -> bool:
     """Whether the texts are the same except for case, outer punctuation, space and LaTeX's `\\text`."""
     if not isinstance(answer, str | int | float):
         raise ValueError(f"a {type(answer).__name__}, not a text")
-    return bool(_forms(str(answer)) & {_normal(expected)})
+    return _normal(expected).replace(" ", spaces) in {form.replace(" ", spaces) for form in _forms(str(answer))}
 
 
 def _forms(answer: str) -> set[str]:

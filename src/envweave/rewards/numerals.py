@@ -185,7 +185,8 @@ def _equation(text: str, sides: list[str], *, words: bool) -> Number:
             numbers.append(read_numeral(side, words=False))
         except ValueError as error:
             bare = _CALL.sub("", side)
-            if has_relations(side, allowed="+×÷√") or (_VARIABLE.search(bare) and _ARITHMETIC.search(bare)):
+            empty = side.strip() and not any(character.isalnum() for character in side)  # as in `x =/= 42`
+            if empty or has_relations(side, allowed="+×÷√") or (_VARIABLE.search(bare) and _ARITHMETIC.search(bare)):
                 raise ValueError("an equation of something else") from error
     if not numbers and words:
         numbers = [read_numeral(sides[-1])]

@@ -77,7 +77,6 @@ class _Process:
     """A process that compares one pair after the other."""
 
     def __init__(self) -> None:
-        self.pid = os.getpid()
         self._process = subprocess.Popen(
             [sys.executable, "-c", "from envweave.rewards.symbolic import serve; serve()"],
             stdin=subprocess.PIPE,
@@ -104,6 +103,11 @@ class _Process:
     def kill(self) -> None:
         self._process.kill()
         self._process.wait()
+        self.leave()
+
+    def leave(self) -> None:
+        """Close this side's ends: in a fork, the process belongs to the parent."""
+        self._process.returncode = self._process.returncode or 0
         for pipe in (self._process.stdin, self._process.stdout):
             assert pipe is not None
             pipe.close()
@@ -116,6 +120,7 @@ class _Pool:
         self._room = threading.BoundedSemaphore(_MOST_PROCESSES)
         self._idle: list[_Process] = []
         atexit.register(self.close)
+        os.register_at_fork(after_in_child=self._begin_in_child)
 
     def compare(self, expected: str, answer: str) -> bool | Unknown:
         with self._room:
@@ -130,7 +135,10 @@ class _Pool:
         return Unknown("not a mathematical expression, or one that takes too long to compare", by_answer=True)
 
     def _ask(self, expected: str, answer: str) -> str:
-        process = self._taken()
+        try:
+            process = self._idle.pop()
+        except IndexError:
+            process = _Process()
         verdict = ""
         try:
             verdict = process.compare(expected, answer)
@@ -141,20 +149,14 @@ class _Pool:
                 process.kill()
         return verdict
 
-    def _taken(self) -> _Process:
-        while True:
-            try:
-                process = self._idle.pop()
-            except IndexError:
-                return _Process()
-            if process.pid == os.getpid():  # and not of the process that this one was forked from
-                return process
-
     def close(self) -> None:
         while self._idle:
-            process = self._idle.pop()
-            if process.pid == os.getpid():
-                process.kill()
+            self._idle.pop().kill()
+
+    def _begin_in_child(self) -> None:
+        while self._idle:
+            self._idle.pop().leave()
+        self._room = threading.BoundedSemaphore(_MOST_PROCESSES)
 
 
 _POOL = _Pool()

@@ -158,7 +158,9 @@ def test_closing_a_handle_with_middleware_stops_the_server_that_was_started_for_
 def test_an_environment_with_only_a_live_fork_forks_on_a_server(module, tmp_path, isolation, name):
     closed = tmp_path / "closed"
     closed.touch()
-    with running_server(f"{module}:{name}", "--allow-branching", "--isolation", isolation, env={"CLOSED": str(closed)}) as server:
+    with running_server(
+        f"{module}:{name}", "--allow-branching", "--isolation", isolation, env={"CLOSED": str(closed)}
+    ) as server:
         with ew.make(server.url) as env:
             env.reset()
             env.step(2)
@@ -188,7 +190,10 @@ def test_a_live_copy_that_finds_no_room_is_closed(module, tmp_path):
 
 @pytest.mark.parametrize("isolation", ["thread", "process"])
 def test_an_environment_without_fork_and_snapshot_is_copied_on_a_server(module, isolation):
-    with running_server(f"{module}:Plain", "--allow-branching", "--isolation", isolation) as server, ew.make(server.url) as env:
+    with (
+        running_server(f"{module}:Plain", "--allow-branching", "--isolation", isolation) as server,
+        ew.make(server.url) as env,
+    ):
         env.reset()
         kept = env.snapshot()
         with env.fork() as twin:

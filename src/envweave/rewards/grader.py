@@ -5,8 +5,8 @@ r"""Compare an answer with the expected one: the only grader of `envweave.reward
     invalid     it cannot be read as an answer of this kind; the agent caused that, so it scores as a wrong one
     undecided   the expected answer cannot be compared with anything, so nothing is known about the answer
 
-In a text, the answer is what the last `\boxed{…}` contains, else what follows the last `answer is`, `answer:` or `####`,
-else all of it. `numerals` says which forms of numbers are read.
+In a text, the answer is what the last `\boxed{…}` contains, else what follows the last `answer is`, `answer:` or
+`####`, else all of it. `numerals` says which forms of numbers are read.
 
 | expected | right |
 |---|---|
@@ -45,7 +45,7 @@ _MOST_BITS = 400_000
 """Of an integer that is converted to a decimal number, which takes quadratic time."""
 _MOST_TEXT = 200_000
 """Characters of a text that is compared as text."""
-_EDGES = " \t\r\n.,;:!?\"'`*$“”‘’"  # noqa: RUF001
+_EDGES = " \t\r\n.,;:!?\"'`*$“”‘’"
 _SPACED = re.compile(r"(?:\s*[,;]\s+(?:and\b)?|\s+and\b|\s*&)\s*")
 _TIGHT = re.compile(r"\s*[,;]\s*(?:and\b\s*)?|\s+(?:and\b\s*)?|\s*&\s*")
 
@@ -283,7 +283,7 @@ def _read_bool(answer: Any) -> bool:
 
 
 def _same_text(answer: Any, expected: str, *, spaces: str = " ") -> bool:
-    """Whether the texts are the same except for case, outer punctuation, space and LaTeX's `\\text`."""
+    r"""Whether the texts are the same except for case, outer punctuation, space and `\text` of LaTeX."""
     if not isinstance(answer, str | int | float):
         raise ValueError(f"a {type(answer).__name__}, not a text")
     return _normal(expected).replace(" ", spaces) in {form.replace(" ", spaces) for form in _forms(str(answer))}

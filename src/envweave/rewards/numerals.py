@@ -5,10 +5,10 @@ r"""Read the one number in a text, in the forms in which programs print it and p
     Decimal('42')  np.float64(42.0)  array(42)  [42]      (3+4j)  3 - 4i
     x = 42  42 = x  42 = 6*7  6*7 = 42  x ≈ 42
 
-Decimal numbers are exact, and `1e999999999` costs no more than `1`; fractions have a hundred digits. A percent sign is a
-unit: `42%` is 42. Words around the number are skipped, except those that deny, compare or scale it (`not 42`, `at least
-42`, `minus 42`, `42 million`). Not numbers: two numbers, expressions (`6*7`, `2*pi`), inequalities, `±42`, `2x = 42`,
-equations whose sides differ, NaN and infinities.
+Decimal numbers are exact, and `1e999999999` costs no more than `1`; fractions have a hundred digits. A percent sign is
+a unit: `42%` is 42. Words around the number are skipped, except those that deny, compare or scale it (`not 42`, `at
+least 42`, `minus 42`, `42 million`). Not numbers: two numbers, expressions (`6*7`, `2*pi`), inequalities, `±42`,
+`2x = 42`, equations whose sides differ, NaN and infinities.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ _EXPRESSION = re.compile(
     re.IGNORECASE,
 )
 _DENIED = re.compile(
-    r"\b(?:not|no|never|none|neither|nor|cannot|\w+n['’]t|isnt|unless|wrong|incorrect|untrue|unequal|than|"  # noqa: RUF001
+    r"\b(?:not|no|never|none|neither|nor|cannot|\w+n['’]t|isnt|unless|wrong|incorrect|untrue|unequal|than|"
     r"differs?|different from|at (?:least|most)|or (?:more|less|fewer|greater|higher|lower|above|below|over|under))\b",
     re.IGNORECASE,
 )

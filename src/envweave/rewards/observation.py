@@ -119,8 +119,8 @@ def _without_count(run: Run, code: Any) -> Run:
 def read_tree(observation: Any) -> ast.Module | None:
     """The syntax tree of the code that was run, or None if it is not Python and so did not run.
 
-    Raises `UnreadableError` for code that is too long or nested too deeply, and `BadResultError` if there is no code, or
-    if it ran under another version of Python than this one.
+    Raises `UnreadableError` for code that is too long or nested too deeply, and `BadResultError` if there is no code,
+    or if it ran under another version of Python than this one.
     """
     try:
         return parse(read_code(observation))

@@ -76,11 +76,11 @@ class Rubric(Transform):
 
         Rubric(correct=(1.0, solved), style=(0.2, Rubric(short=short, documented=(2.0, documented))))
 
-    Over a step it is a transform: `env.transform = rubric`. Over a trajectory, call `rubric.score(steps)`. In both forms
-    `correct`, `style.short` and `style.documented`, each times all weights above it, add up to the total.
+    Over a step it is a transform: `env.transform = rubric`. Over a trajectory, call `rubric.score(steps)`. In both
+    forms `correct`, `style.short` and `style.documented`, each times all weights above it, add up to the total.
 
-    A component is a function that returns a number, a bool, numbers by name, or None for "not scored". If one raises, it
-    is None with the reason, and so is the total, whatever its weight.
+    A component is a function that returns a number, a bool, numbers by name, or None for "not scored". If one raises,
+    it is None with the reason, and so is the total, whatever its weight.
     """
 
     def __init__(self, components: Mapping[str, Any] | None = None, /, **more: Any) -> None:

@@ -67,7 +67,7 @@ def _children(node: ast.AST) -> list[ast.AST]:
 
 def _inside(scope: ast.AST) -> list[ast.AST]:
     if isinstance(scope, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-        return list(scope.body)[::-1]
+        return [*scope.body[::-1]]
     return [scope.body] if isinstance(scope, ast.Lambda) else _children(scope)
 
 

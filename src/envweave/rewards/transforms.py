@@ -32,8 +32,8 @@ class MathProblemTransform(RewardTransform):
 
     The answer is the value of the last expression, or if that is None the last printed line. `metadata["answer"]` has
     the verdict of `envweave.rewards.grader`. Code that fails and output that cannot be read as an answer (`invalid`)
-    score 0.0, because the agent caused them, and do not end the episode. There is no score if nothing was run, or if the
-    expected answer cannot be compared (`undecided`).
+    score 0.0, because the agent caused them, and do not end the episode. There is no score if nothing was run, or if
+    the expected answer cannot be compared (`undecided`).
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class MathProblemTransform(RewardTransform):
             grade = Grade("invalid", "nothing was returned or printed" if run.success else "the code failed")
         else:
             grade = self._expected.grade(answer, tolerance=self.tolerance)
-        note = {"verdict": grade.verdict}
+        note: dict[str, str] = {"verdict": grade.verdict}
         note |= {} if answer is None else {"read": _shown(answer)}
         note |= {"reason": grade.reason} if grade.reason else {}
         value = None if grade.score is None else self.reward * grade.score

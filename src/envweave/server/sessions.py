@@ -125,7 +125,9 @@ class Sessions:
     def check_allowed(self, call: str) -> None:
         """Raise `UnsupportedError` for a call that the operator does not allow."""
         if call in BRANCHING and not self.settings.allow_branching:
-            hint = "start it with --allow-branching, or create_app(…, allow_branching=True), if its clients are trainers"
+            hint = (
+                "start it with --allow-branching, or create_app(…, allow_branching=True), if its clients are trainers"
+            )
             raise UnsupportedError(f"this server does not allow {call}", hint)
 
     # Opening and finding.

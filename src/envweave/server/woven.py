@@ -220,7 +220,7 @@ class WovenStream:
             if session is None:
                 self._put(ref, number, fault(problems[row] or other))
             elif refused:
-                self._put(ref, number, session.refuse(number, problems[row] or other))  # type: ignore[arg-type]
+                self._put(ref, number, session.refuse(number, problems[row] or other))
             elif session.is_quick_here:
                 quick.append(Row(session, ref, number, action))  # type: ignore[arg-type]
             else:

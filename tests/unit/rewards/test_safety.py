@@ -184,7 +184,9 @@ def test_nesting_that_python_can_still_parse_is_walked_without_recursion(ran):
         pytest.param("import " + ".".join(["os"] * 50_000), id="a long name"),
         pytest.param("from os import (" + ",".join(["a"] * 50_000) + ")", id="imports"),
         pytest.param("getattr(a," * 90 + "'__mro__'" + ",'__mro__'" * 10_000 + ")" * 90, id="lookups"),
-        pytest.param("\n".join(" " * n + "def f():" for n in range(90)) + "\n" + " " * 90 + "open;" * 20_000, id="nested"),
+        pytest.param(
+            "\n".join(" " * n + "def f():" for n in range(90)) + "\n" + " " * 90 + "open;" * 20_000, id="nested"
+        ),
         pytest.param("class A:\n" + " open\n" * 18_000, id="a class"),
     ],
 )

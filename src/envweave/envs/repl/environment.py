@@ -51,8 +51,9 @@ class REPLEnvironment(CodeEnvironment[REPLAction, REPLObservation]):
 
     `llm_query_fn(prompt)`, `llm_batch_fn(prompts)` and `llm_chat_fn(messages)` answer `llm_query` and its kin; each may
     take the name of a model besides. Without them, the caller's `hf_token` or the variables of the process say whom to
-    ask (`envweave.lm`). `metric(expected, answer)` scores an answer if the expected one is known; else it is not scored,
-    unless `reward_on_success` is set, which then pays for any answer. `rlm_…` bound `rlm_query`. What is None is read from OpenEnv's variables (`REPL_MAX_ITERATIONS`, …).
+    ask (`envweave.lm`). `metric(expected, answer)` scores an answer if the expected one is known; else it is not
+    scored, unless `reward_on_success` is set, which then pays for any answer. `rlm_…` bound `rlm_query`. What is None
+    is read from OpenEnv's variables (`REPL_MAX_ITERATIONS`, …).
     """
 
     MESSAGE_BYTES: ClassVar[int] = 256 * 2**20

@@ -6,7 +6,13 @@ from envweave.errors import UsageError
 
 @pytest.mark.parametrize(
     ("expected", "answer", "score"),
-    [("Paris", " paris.\n", 1.0), ("11", "22/2", 1.0), ("11", "not 11", 0.0), ("Paris", "London", 0.0), (" ", "x", None)],
+    [
+        ("Paris", " paris.\n", 1.0),
+        ("11", "22/2", 1.0),
+        ("11", "not 11", 0.0),
+        ("Paris", "London", 0.0),
+        (" ", "x", None),
+    ],
 )
 def test_an_answer_is_graded_as_everywhere(expected, answer, score):
     assert correctness(expected, answer) == score
@@ -37,7 +43,10 @@ def test_a_step_is_worth_what_it_did():
     assert rewards.of_step(failed=True) == -0.5
 
 
-@pytest.mark.parametrize(("given", "text"), [(None, None), ("", None), (" ", None), ("x", "x"), (11, "11"), (-3, "-3"), (1.5, "1.5"), (True, "True")])
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [(None, None), ("", None), (" ", None), ("x", "x"), (11, "11"), (-3, "-3"), (1.5, "1.5"), (True, "True")],
+)
 def test_an_expected_answer_is_text(given, text):
     assert expected_text(given) == text
 

@@ -129,7 +129,7 @@ def test_it_is_played_over_plain_http_too(server):
         answer = http.post("/step", json={"action": {"code": "x"}}).json()
         assert set(answer["observation"]) >= {"stdout", "stderr", "exit_code"}
         assert answer["observation"]["stdout"] == "4\n"
-        assert answer["reward"] == 0.1
+        assert answer["reward"] == 0.0, "the first step was paid for"
         assert answer["done"] is False
 
 
@@ -223,7 +223,8 @@ def test_a_client_of_openenv_reads_the_fields_it_knows_and_no_others(seen):
 
 def test_a_client_of_openenv_gets_openenvs_rewards(seen):
     steps = seen["sync"]["steps"]
-    assert steps["x = 5"]["reward"] == 0.1
+    assert next(iter(steps.values()))["reward"] == 0.1
+    assert steps["x = 5"]["reward"] == 0.0, "short code is paid once in an episode"
     assert steps["import os"]["reward"] == -1.0
     assert steps["import os"]["metadata"]["safety_violation"]
     assert steps["import os"]["metadata"]["last_code"] == "import os"

@@ -135,7 +135,8 @@ def block(code):
 
 def test_an_episode_is_played(place):
     with place() as env:
-        seen = env.reset(context="hello world", task_prompt="Count", max_iterations=5, seed=1, episode_id="mine")
+        options = {"max_iterations": 5, "seed": 1, "episode_id": "mine", "expected_answer": 11}
+        seen = env.reset(context="hello world", task_prompt="Count", **options)
         assert (seen.observation.context_preview, seen.observation.context_length) == ("hello world", 11)
         step = env.execute("count = len(context)")
         assert step.observation.result.locals_snapshot["count"] == "11"

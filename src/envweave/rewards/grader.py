@@ -245,7 +245,8 @@ def _elements(text: str) -> list[str]:
 def _brackets(text: str) -> str:
     """The brackets around a text, `()`, `[]` or `{}`; empty if there are none, or two that do not belong together."""
     text = plain(_marked(text)).strip(_EDGES)
-    return around if len(text) > 1 and (around := text[0] + text[-1]) in ("()", "[]", "{}") else ""
+    around = text[:1] + text[-1:]
+    return around if around in ("()", "[]", "{}") else ""
 
 
 def _answer_part(text: str) -> str:

@@ -201,7 +201,7 @@ def _equation(text: str, sides: list[str], *, words: bool) -> Number:
 
 def _unwrapped(text: str) -> str:
     """`[42]` and `(42)` as `42`."""
-    while len(text) > 1 and text[0] + text[-1] in ("[]", "()") and not set("[](),;") & set(text[1:-1]):
+    while text[:1] + text[-1:] in ("[]", "()") and not set("[](),;") & set(text[1:-1]):
         text = text[1:-1].strip()
     return text
 

@@ -26,7 +26,7 @@ FORTY_TWO = [
     r"\left(42\right)", r"42\text{ km}", "x = 42", "x=42", "6 * 7 = 42", "42 = 6*7", "42 = 6 × 7", "6·7 = 42",
     "x == 42",
     "x := 42", "= 42", "42 = x", "x ≈ 42", r"x \approx 42", "6*7 = 84/2 = 42", "x = 42 = 6*7", "f(2) = 42", "x1 = 42",
-    "a_n = 42", "P(A) = 42", "Total cost = $42", "log_2 x is 42", "9 choose 2 = 42", r"\sqrt{1764} = 42",
+    "a_n = 42", "P(A) = 42", "Total cost = $42", "y = 42 apples", "log_2 x is 42", "9 choose 2 = 42", r"\sqrt{1764} = 42",
     "The answer is 42.", "ANSWER: 42", "Answer = 42", "The final answer is: 42!", "#### 42", "2 + 2 is 4\n#### 42",
     "First 1, then 2.\nThe answer is 42", "I was not sure, but the answer is 42", "not 41. The answer is 42.",
     "The answer is 42. No further steps.", "There are no apples left, so the total is 42", "The difference is 42",

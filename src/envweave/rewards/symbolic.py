@@ -57,7 +57,10 @@ def is_equal(expected: str, answer: str) -> bool | Unknown:
         return Unknown("expressions are compared by math-verify; pip install 'envweave[math]'")
     if len(answer) > LONGEST:
         return Unknown(f"longer than {LONGEST} characters", by_answer=True)
-    return _POOL.compare(to_latex(expected), to_latex(answer))
+    try:
+        return _POOL.compare(to_latex(expected), to_latex(answer))
+    except OSError as error:
+        return Unknown(str(error))
 
 
 def is_installed() -> bool:
@@ -87,7 +90,11 @@ class _Process:
         )
         if self._read(_START_TIMEOUT) != "ready":
             self.kill()
-            raise RuntimeError("math-verify does not start")
+            raise OSError("math-verify does not start")
+
+    @property
+    def is_alive(self) -> bool:
+        return self._process.poll() is None
 
     def compare(self, expected: str, answer: str) -> str:
         """`equal`, `different`, `expected` or `answer` if that cannot be parsed; empty if it took too long."""
@@ -135,10 +142,7 @@ class _Pool:
         return Unknown("not a mathematical expression, or one that takes too long to compare", by_answer=True)
 
     def _ask(self, expected: str, answer: str) -> str:
-        try:
-            process = self._idle.pop()
-        except IndexError:
-            process = _Process()
+        process = self._taken()
         verdict = ""
         try:
             verdict = process.compare(expected, answer)
@@ -148,6 +152,17 @@ class _Pool:
             else:
                 process.kill()
         return verdict
+
+    def _taken(self) -> _Process:
+        """An idle process, or a new one. One that was killed while it was idle says nothing about an answer."""
+        while True:
+            try:
+                process = self._idle.pop()
+            except IndexError:
+                return _Process()
+            if process.is_alive:
+                return process
+            process.kill()
 
     def close(self) -> None:
         while self._idle:

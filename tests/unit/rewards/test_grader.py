@@ -1,5 +1,6 @@
 r"""One table of answers: each pair is accepted, refused or undecided, for `rewards` and for the REPL alike."""
 
+import signal
 import subprocess
 import sys
 import threading
@@ -330,6 +331,26 @@ def test_expressions_are_compared_in_any_thread_and_in_a_fork():
     )
     done = subprocess.run([sys.executable, "-W", "error", "-c", script], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_process_that_was_killed_while_it_was_idle_costs_no_answer():
+    if not symbolic.is_installed():
+        need("math", "math-verify is not installed")
+    assert grade("1+x", "x+1").verdict == "right"
+    for process in symbolic._POOL._idle:
+        process._process.send_signal(signal.SIGKILL)
+        process._process.wait()
+    assert grade("1+x", "x+1").verdict == "right"
+
+
+def test_an_expression_is_undecided_if_math_verify_does_not_start(monkeypatch):
+    if not symbolic.is_installed():
+        need("math", "math-verify is not installed")
+    symbolic._POOL.close()
+    monkeypatch.setattr(sys, "executable", "/nonexistent")
+    assert grade("1+x", "x+1").score is None
+    monkeypatch.setattr(sys, "executable", "/bin/true")
+    assert (grade("1+x", "x+1").score, grade("1+x", "x+1").reason) == (None, "math-verify does not start")
 
 
 def test_without_math_verify_an_expression_is_undecided_unless_the_text_is_the_same(monkeypatch):

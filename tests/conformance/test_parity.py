@@ -48,7 +48,7 @@ def serving():
 
         def url(id, isolation):
             if (id, isolation) not in running:
-                options = ("--isolation", isolation, "--log-level", "warning")
+                options = ("--allow-branching", "--isolation", isolation, "--log-level", "warning")
                 server = running_server(id, *options, env={"PYTHONPATH": HERE})
                 running[id, isolation] = stack.enter_context(server)
             return running[id, isolation].url

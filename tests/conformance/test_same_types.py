@@ -107,7 +107,7 @@ def serving():
 
         def url(id, isolation="thread"):
             if (id, isolation) not in running:
-                options = ("--isolation", isolation, "--log-level", "warning")
+                options = ("--allow-branching", "--isolation", isolation, "--log-level", "warning")
                 server = running_server(id, *options, env={"PYTHONPATH": path()})
                 running[id, isolation] = stack.enter_context(server)
             return running[id, isolation].url

@@ -36,8 +36,8 @@ def files(tmp_path_factory):
 def serving(files):
     path = os.pathsep.join([HERE, *filter(None, [os.environ.get("PYTHONPATH")])])
     with (
-        running_server(TRIAL, env={"PYTHONPATH": path, FOLDER: str(files)}) as trial,
-        running_server(LOCKED, env={"PYTHONPATH": path, FOLDER: str(files)}) as locked,
+        running_server(TRIAL, "--allow-branching", env={"PYTHONPATH": path, FOLDER: str(files)}) as trial,
+        running_server(LOCKED, "--allow-branching", env={"PYTHONPATH": path, FOLDER: str(files)}) as locked,
     ):
         yield {TRIAL: trial.url, LOCKED: locked.url}
 

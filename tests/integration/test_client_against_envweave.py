@@ -53,7 +53,7 @@ class Server:
 
 @contextmanager
 def running(**endpoint):
-    server = Server(**endpoint)
+    server = Server(**{"allow_branching": True, **endpoint})
     try:
         yield server
     finally:

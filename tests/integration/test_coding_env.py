@@ -22,7 +22,7 @@ SCRIPT = Path(__file__).parent / "openenv_client" / "coding.py"
 
 @pytest.fixture(scope="module")
 def server():
-    with running_server("coding") as served:
+    with running_server("coding", "--allow-branching") as served:
         yield served
 
 
@@ -129,7 +129,7 @@ def test_it_is_played_over_plain_http_too(server):
         answer = http.post("/step", json={"action": {"code": "x"}}).json()
         assert set(answer["observation"]) >= {"stdout", "stderr", "exit_code"}
         assert answer["observation"]["stdout"] == "4\n"
-        assert answer["reward"] == 0.1
+        assert answer["reward"] == 0.0, "the first step was paid for"
         assert answer["done"] is False
 
 
@@ -143,7 +143,7 @@ def test_a_client_that_has_left_says_so(server):
 
 def test_in_a_process_of_its_own_it_plays_the_same_and_refuses_to_be_forked():
     with (
-        running_server("coding", "--isolation", "process") as server,
+        running_server("coding", "--allow-branching", "--isolation", "process") as server,
         CodingEnv(base_url=server.url) as one,
         CodingEnv(base_url=server.url) as other,
     ):
@@ -160,7 +160,7 @@ def test_in_a_process_of_its_own_it_plays_the_same_and_refuses_to_be_forked():
 
 
 def test_a_server_that_is_killed_leaves_no_process():
-    with running_server("coding") as server, CodingEnv(base_url=server.url) as env:
+    with running_server("coding", "--allow-branching") as server, CodingEnv(base_url=server.url) as env:
         env.reset()
         run(env, "x = 1")
         children = _offspring(server.pid)
@@ -171,7 +171,7 @@ def test_a_server_that_is_killed_leaves_no_process():
 
 
 def test_codeact_is_served_with_the_value_itself():
-    with running_server("codeact") as server, ew.connect(server.url) as env:
+    with running_server("codeact", "--allow-branching") as server, ew.connect(server.url) as env:
         env.reset(seed=1)
         seen = env.step(CodeActAction(code="print('hi')\n{'a': [1, None, 10 ** 30]}")).observation.execution_result
         assert seen.stdout == "hi\n"
@@ -196,6 +196,8 @@ def test_the_example_runs_with_a_server_of_its_own():
 
 def test_the_example_uses_a_server_that_runs(server):
     assert server.url in _example("--url", server.url)
+    with running_server("coding") as plain:
+        assert "hint: start it with --allow-branching" in _example("--url", plain.url)
 
 
 @pytest.fixture(scope="module")
@@ -221,8 +223,9 @@ def test_a_client_of_openenv_reads_the_fields_it_knows_and_no_others(seen):
 
 def test_a_client_of_openenv_gets_openenvs_rewards(seen):
     steps = seen["sync"]["steps"]
-    assert steps["x = 5"]["reward"] == 0.1
-    assert steps["import os"]["reward"] == -0.9
+    assert next(iter(steps.values()))["reward"] == 0.1
+    assert steps["x = 5"]["reward"] == 0.0, "short code is paid once in an episode"
+    assert steps["import os"]["reward"] == -1.0
     assert steps["import os"]["metadata"]["safety_violation"]
     assert steps["import os"]["metadata"]["last_code"] == "import os"
 

@@ -127,7 +127,7 @@ def test_middleware_serves_remote_handles_called_and_awaited(module):
                 if kind != "reset":
                     raise
 
-    with running_server(f"{module}:Flaky") as server:
+    with running_server(f"{module}:Flaky", "--allow-branching") as server:
         with ew.make(server.url).with_middleware(record, retry_reset) as env:
             assert env.reset().obs == 3
             assert env.step(4).obs == 4
@@ -158,7 +158,9 @@ def test_closing_a_handle_with_middleware_stops_the_server_that_was_started_for_
 def test_an_environment_with_only_a_live_fork_forks_on_a_server(module, tmp_path, isolation, name):
     closed = tmp_path / "closed"
     closed.touch()
-    with running_server(f"{module}:{name}", "--isolation", isolation, env={"CLOSED": str(closed)}) as server:
+    with running_server(
+        f"{module}:{name}", "--allow-branching", "--isolation", isolation, env={"CLOSED": str(closed)}
+    ) as server:
         with ew.make(server.url) as env:
             env.reset()
             env.step(2)
@@ -176,7 +178,7 @@ def test_an_environment_with_only_a_live_fork_forks_on_a_server(module, tmp_path
 def test_a_live_copy_that_finds_no_room_is_closed(module, tmp_path):
     closed = tmp_path / "closed"
     closed.touch()
-    serving = running_server(f"{module}:Live", "--max-sessions", "1", env={"CLOSED": str(closed)})
+    serving = running_server(f"{module}:Live", "--allow-branching", "--max-sessions", "1", env={"CLOSED": str(closed)})
     with serving as server, ew.make(server.url) as env:
         env.reset()
         env.step(2)
@@ -188,7 +190,10 @@ def test_a_live_copy_that_finds_no_room_is_closed(module, tmp_path):
 
 @pytest.mark.parametrize("isolation", ["thread", "process"])
 def test_an_environment_without_fork_and_snapshot_is_copied_on_a_server(module, isolation):
-    with running_server(f"{module}:Plain", "--isolation", isolation) as server, ew.make(server.url) as env:
+    with (
+        running_server(f"{module}:Plain", "--allow-branching", "--isolation", isolation) as server,
+        ew.make(server.url) as env,
+    ):
         env.reset()
         kept = env.snapshot()
         with env.fork() as twin:
@@ -199,7 +204,7 @@ def test_an_environment_without_fork_and_snapshot_is_copied_on_a_server(module, 
 
 
 def test_what_cannot_be_copied_is_named_over_the_wire_too(module):
-    with running_server(f"{module}:Locked") as server, ew.make(server.url) as env:
+    with running_server(f"{module}:Locked", "--allow-branching") as server, ew.make(server.url) as env:
         env.reset(episode_id="x")
         with pytest.raises(UnsupportedError, match=r"env\.lock"):
             env.fork()

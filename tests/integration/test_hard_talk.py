@@ -32,7 +32,9 @@ PATHS = os.pathsep.join([str(SCRIPTS), *filter(None, [os.environ.get("PYTHONPATH
 @contextmanager
 def serving(*options, **variables):
     variables = {"PYTHONPATH": PATHS, **variables}
-    with running_server("pkg://faulty:Counting", "--log-level", "warning", *options, env=variables) as server:
+    with running_server(
+        "pkg://faulty:Counting", "--allow-branching", "--log-level", "warning", *options, env=variables
+    ) as server:
         yield server
         errors = server.errors()
         assert errors.count("Traceback") == errors.count("UnicodeDecodeError: "), errors  # uvicorn tells of those aloud

@@ -15,7 +15,9 @@ from envweave.wire.protocol import CALL_HEADER
 load_all_checks()
 BOUNDED = settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 echo = schemathesis.openapi.from_dict(create_app(EchoEnvironment, env_name="echo").openapi())
-lineworld = schemathesis.openapi.from_dict(create_app(LineWorldEnv, env_name="lineworld").openapi())
+lineworld = schemathesis.openapi.from_dict(
+    create_app(LineWorldEnv, env_name="lineworld", allow_branching=True).openapi()
+)
 
 
 @echo.hook
@@ -34,7 +36,7 @@ def echo_url():
 
 @pytest.fixture(scope="module")
 def lineworld_url():
-    with running_server("lineworld") as served:
+    with running_server("lineworld", "--allow-branching") as served:
         yield served.url
 
 

@@ -86,7 +86,7 @@ def place(request, model, clean):
             yield REPLEnv
         return
     options = ("--isolation", request.param, "--log-level", "warning")
-    with running_server("repl", *options, env={"HF_INFERENCE_URL": model.url}) as server:
+    with running_server("repl", "--allow-branching", *options, env={"HF_INFERENCE_URL": model.url}) as server:
         yield lambda **more: REPLEnv(server.url, **more)
 
 
@@ -112,7 +112,7 @@ def asked(model):
 
 @contextmanager
 def server_of(*options, **variables):
-    with running_server("repl", "--log-level", "warning", *options, env=variables) as server:
+    with running_server("repl", "--allow-branching", "--log-level", "warning", *options, env=variables) as server:
         yield server
 
 
@@ -135,7 +135,8 @@ def block(code):
 
 def test_an_episode_is_played(place):
     with place() as env:
-        seen = env.reset(context="hello world", task_prompt="Count", max_iterations=5, seed=1, episode_id="mine")
+        options = {"max_iterations": 5, "seed": 1, "episode_id": "mine", "expected_answer": 11}
+        seen = env.reset(context="hello world", task_prompt="Count", **options)
         assert (seen.observation.context_preview, seen.observation.context_length) == ("hello world", 11)
         step = env.execute("count = len(context)")
         assert step.observation.result.locals_snapshot["count"] == "11"

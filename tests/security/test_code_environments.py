@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,16 +19,29 @@ from envweave.core.jsonable import to_json
 from envweave.envs.coding import CodeAction as Code
 from envweave.envs.coding import CodingEnvironment
 from envweave.errors import BusyError, ClosedError, EnvWeaveError, UnsupportedError, UsageError
-from envweave.rewards import create_math_env_transform
+from envweave.rewards import CodeQualityTransform, CompositeTransform, MathProblemTransform
 from envweave.testing import running_server
 
 SECRET = "secret-answer-8274619"
 
 
+class Attempts(MathProblemTransform):
+    """Scores every answer and ends no episode, so that an attack can go on."""
+
+    name = "math_problem"
+
+    def score(self, observation):
+        return replace(super().score(observation), done=False)
+
+
+def secret_transform():
+    return CompositeTransform([Attempts(SECRET), CodeQualityTransform()])
+
+
 @pytest.fixture
 def env(sandbox):
     """An environment whose right answer is a secret."""
-    with create_codeact_env(transform=create_math_env_transform(SECRET)) as made:
+    with create_codeact_env(transform=secret_transform()) as made:
         made.reset(seed=1)
         yield made
 
@@ -120,7 +134,7 @@ def test_a_forged_answer_is_an_answer_and_no_reward(armed, claim):
     assert obs.reward in (0.0, 0.1, None), "a run may claim that it went well, which is worth a tenth"
     assert obs.metadata["rewards"]["math_problem"] == 0.0
     assert not obs.done
-    assert armed.step(CodeAction(code="1")).reward == 0.1
+    assert armed.step(CodeAction(code="1")).reward in (0.0, 0.1)
 
 
 def test_code_that_writes_a_reward_gets_none(env):
@@ -230,9 +244,7 @@ HOSTILE = [
 @pytest.fixture(scope="module")
 def hardened(sandbox):
     """Short limits, so that an attack is over soon."""
-    with create_codeact_env(
-        transform=create_math_env_transform(SECRET), limits={"wall": 2, "memory_bytes": 256 << 20}
-    ) as made:
+    with create_codeact_env(transform=secret_transform(), limits={"wall": 2, "memory_bytes": 256 << 20}) as made:
         made.reset()
         yield made
 
@@ -241,14 +253,14 @@ def hardened(sandbox):
 def test_a_hostile_result_is_an_observation_of_bounded_size_and_the_episode_goes_on(hardened, code):
     obs = hardened.step(CodeAction(code=code))
     assert len(json.dumps(to_json(obs))) < 2_000_000
-    assert obs.metadata["rewards"].get("math_problem") in (0.0, None)
+    assert obs.metadata["rewards"].get("math_problem") == 0.0
     again = hardened.step(CodeAction(code="import math\nmath.floor(2.5)"))
     if again.execution_result.return_value != 2:  # it has wrecked its own interpreter: a kill gives it a new one
         hardened.step(CodeAction(code="import os\nos.kill(os.getpid(), 9)"))
         hardened.reset()
         again = hardened.step(CodeAction(code="math.floor(2.5)"))
     assert again.execution_result.return_value == 2
-    assert again.reward == 0.1
+    assert again.reward in (0.0, 0.1)
 
 
 @pytest.mark.parametrize("code", HOSTILE[:14])

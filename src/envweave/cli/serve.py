@@ -62,6 +62,9 @@ Origin = Annotated[list[str] | None, typer.Option(help="A browser origin to acce
 AllowArguments = Annotated[
     bool, typer.Option(envvar="ENVWEAVE_ALLOW_ARGUMENTS", help="Let clients pass arguments to the environment.")
 ]
+AllowBranching = Annotated[
+    bool, typer.Option(envvar="ENVWEAVE_ALLOW_BRANCHING", help="Let clients snapshot, restore and fork episodes.")
+]
 Debug = Annotated[bool, typer.Option(help="Send tracebacks to clients.")]
 LogOption = Annotated[LogForm, typer.Option(help="`json` logs one object per line.")]
 LogLevelOption = Annotated[LogLevel, typer.Option(help="`debug` logs each session.")]
@@ -84,6 +87,7 @@ def serve(
     max_message_bytes: MaxMessageBytes = None,
     origin: Origin = None,
     allow_arguments: AllowArguments = False,
+    allow_branching: AllowBranching = False,
     debug: Debug = False,
     log: LogOption = LogForm.text,
     log_level: LogLevelOption = LogLevel.info,
@@ -105,6 +109,7 @@ def serve(
         max_message_bytes=max_message_bytes,
         origins=tuple(origin or ()),
         allow_arguments=allow_arguments,
+        allow_branching=allow_branching,
         debug=debug,
     )
     _prepare_process(host, token)

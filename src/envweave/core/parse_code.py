@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import ast
+import re
 import warnings
 
 LONGEST = 200_000
 """Characters of code that are parsed: a syntax tree takes a hundred times as much memory."""
+
+_MOST_PARTS = 1_000
+"""Parts of a dotted name: Python's parser takes quadratic time for `import a.a.a…`."""
+_DOTTED = re.compile(r"\w++(?:[\s\\]*+\.[\s\\]*+\w++)*+")
 
 _NAME = "<code that is only looked at>"
 
@@ -22,6 +27,8 @@ def parse(code: str) -> ast.Module:
     """The syntax tree. Raises `SyntaxError` for what is not Python, and `UnreadableError`."""
     if len(code) > LONGEST:
         raise UnreadableError(f"the code has {len(code)} characters, and at most {LONGEST} are read")
+    if code.count(".") > _MOST_PARTS and any(name[0].count(".") > _MOST_PARTS for name in _DOTTED.finditer(code)):
+        raise UnreadableError(f"the code has a name of more than {_MOST_PARTS} parts")
     _keep_quiet()
     try:
         return ast.parse(code, _NAME)

@@ -6,23 +6,25 @@ that the code may call.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self, TypeVar
 
 from envweave.core.environment import Environment
-from envweave.core.transform import check_transform
+from envweave.core.transform import check_transform, scored
 from envweave.envs.interpreter import Interpreter
 from envweave.envs.stay import Parked
-from envweave.errors import InvalidActionError
+from envweave.errors import InvalidActionError, ResetNeededError
+from envweave.rewards.observation import member, metadata_of
+from envweave.rewards.transforms import STYLE_PAID
 from envweave.sandbox import ExecutionResult
-from envweave.types import Action
+from envweave.types import Action, Observation
 
 EXAMPLES = ("x = random.random()", "print(x)", "x * 2", "[len(word) for word in 'a bc def'.split()]", "1 / 0", "def")
 """Code that a random policy tries."""
 
 ActT = TypeVar("ActT")
-ObsT = TypeVar("ObsT")
+ObsT = TypeVar("ObsT", bound=Observation)
 
 
 @dataclass
@@ -38,6 +40,8 @@ class Moment:
 
     python: Parked
     episode: Any
+    is_over: bool = False
+    paid: Mapping[str, Any] = field(default_factory=dict)
 
 
 class CodeEnvironment(Environment[ActT, ObsT]):
@@ -52,24 +56,43 @@ class CodeEnvironment(Environment[ActT, ObsT]):
         self._python = python
         self._episode = episode
         """A dataclass that is replaced, never changed in place."""
+        self._is_over = False
+        self._paid: Mapping[str, Any] = {}
+        """What style has earned in this episode, for the transform."""
 
     def _functions(self) -> dict[str, Callable[..., Any]]:
         """The functions on this side that the code calls by name."""
         return {}
 
+    def _begin_episode(self, episode: Any) -> None:
+        self._episode, self._is_over, self._paid = episode, False, {}
+
+    def _check_running(self) -> None:
+        """Raise `ResetNeededError` if the episode is over, so that no answer is given twice."""
+        if self._is_over:
+            raise ResetNeededError("the episode is over", "call env.reset() first")
+
+    def _scored(self, seen: ObsT) -> ObsT:
+        """Apply the transform to what a step returns. It may end the episode."""
+        seen = scored(self.transform, replace(seen, metadata={**seen.metadata, **self._paid}))
+        self._is_over = bool(member(seen, "done"))
+        self._paid = {name: value for name, value in metadata_of(seen).items() if name == STYLE_PAID}
+        return seen
+
     def _ran(self, action: CodeAction) -> ExecutionResult:
         """Run the code of a step, and count it: for those whose `_episode` has `step_count` and `last_exit_code`."""
+        self._check_running()
         result = self._python.run(_code_of(action))
         count = self._episode.step_count + 1
         self._episode = replace(self._episode, step_count=count, last_exit_code=result.exit_code)
         return result
 
     def snapshot(self) -> Moment:
-        return Moment(self._python.snapshot(), self._episode)
+        return Moment(self._python.snapshot(), self._episode, self._is_over, self._paid)
 
     def restore(self, snapshot: Moment) -> None:
         self._python.resume(snapshot.python, self._functions())
-        self._episode = snapshot.episode
+        self._episode, self._is_over, self._paid = snapshot.episode, snapshot.is_over, snapshot.paid
 
     def fork(self) -> Self:
         """A second environment at the same point of the same episode, with the same live Python."""

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from envweave.client.env_client import EnvClient
-from envweave.core.transform import scored
 from envweave.envs.code import CodeAction, CodeEnvironment
 from envweave.envs.interpreter import MODULES, Interpreter
 from envweave.envs.stay import Furniture
@@ -39,11 +38,11 @@ class CodeState(State):
 
 
 class CodingEnvironment(CodeEnvironment[CodeAction, CodeObservation]):
-    """Each step runs code. It never ends by itself.
+    """Each step runs code. Only the transform can end an episode.
 
-    The reward is `transform`'s: without another, -1 for code that reaches for the system and small bonuses for code
-    that is short and parses (`create_safe_env_transform`); with None, steps are not scored. `modules`, `limits` and
-    `sandbox` say what is imported beforehand and how the code is held.
+    The reward is `transform`'s. The default is `create_safe_env_transform`: -1 for code that uses dangerous functions,
+    -0.2 for code that does not parse, +0.1 for short code, once in an episode. With None, steps are not scored.
+    `modules`, `limits` and `sandbox` say what is imported beforehand and how the code is isolated.
     """
 
     def __init__(
@@ -62,18 +61,21 @@ class CodingEnvironment(CodeEnvironment[CodeAction, CodeObservation]):
 
     def reset(self, *, seed: int | None = None, episode_id: str | None = None) -> CodeObservation:
         self._python.begin(seed=seed, furniture=Furniture())
-        self._episode = CodeState(episode_id=episode_id)
+        self._begin_episode(CodeState(episode_id=episode_id))
         return CodeObservation()
 
     def step(self, action: CodeAction) -> CodeObservation:
         result = self._ran(action)
+        told = {"last_code": action.code, "success": result.success}
+        told |= {} if result.limit is None else {"limit": result.limit.name}
+        told |= {} if result.state == "kept" else {"state": result.state}
         seen = CodeObservation(
             stdout=shown_output(result),
             stderr=shown_error(result),
             exit_code=result.exit_code,
-            metadata={"last_code": action.code},
+            metadata=told,
         )
-        return scored(self.transform, seen)
+        return self._scored(seen)
 
     @property
     def state(self) -> CodeState:

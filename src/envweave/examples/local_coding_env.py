@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 
 from envweave.envs.coding import CodeAction, CodingEnv
+from envweave.errors import UnsupportedError
 from envweave.testing.serving import running_server
 
 STEPS = (
@@ -27,7 +28,7 @@ def main(arguments: list[str] | None = None) -> int:
     if url:
         run(url)
     else:
-        with running_server("coding") as server:
+        with running_server("coding", "--allow-branching") as server:
             run(server.url)
     return 0
 
@@ -42,9 +43,12 @@ def run(url: str) -> None:
             print(f"\n>>> {code}".replace("\n", "\n... ").replace("\n... >>>", "\n>>>"))
             print(seen.stdout + seen.stderr, end="")
             print(f"exit code {seen.exit_code}, reward {result.reward}")
-        branch = env.fork()
-        print("\na fork has the variables:", branch.step(CodeAction(code="print(numbers)")).observation.stdout, end="")
-        branch.close()
+        try:
+            with env.fork() as branch:
+                said = branch.step(CodeAction(code="print(numbers)")).observation.stdout
+                print("\na fork has the variables:", said, end="")
+        except UnsupportedError as error:  # a server without --allow-branching
+            print(f"\n{error}")
         print(f"state: {env.state()}")
 
 

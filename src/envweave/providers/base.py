@@ -132,7 +132,8 @@ TOKEN = "ENVWEAVE_TOKEN"  # noqa: S105  (the name of the variable, not a secret)
 
 def alone(env_vars: Mapping[str, str] | None, token: str | None = None) -> dict[str, str]:
     """The variables of a server that has no clients but the one who starts it, who knows the token among them."""
-    own = {"ENVWEAVE_ALLOW_ARGUMENTS": "1", TOKEN: token or secrets.token_urlsafe(24)}
+    allowed = {"ENVWEAVE_ALLOW_ARGUMENTS": "1", "ENVWEAVE_ALLOW_BRANCHING": "1"}
+    own = {**allowed, TOKEN: token or secrets.token_urlsafe(24)}
     return {**own, **(env_vars or {})}
 
 

@@ -1,19 +1,23 @@
-"""Rewards computed from observations: transforms, and rubrics over steps and trajectories."""
+"""Rewards computed from observations: rubrics over steps and trajectories, transforms, and the grader of answers."""
 
-from envweave.rewards.base import RewardTransform, Transform
-from envweave.rewards.composite import CompositeTransform
-from envweave.rewards.math_problem import MathProblemTransform
-from envweave.rewards.presets import create_math_env_transform, create_safe_env_transform
-from envweave.rewards.quality import CodeQualityTransform
-from envweave.rewards.rubric import Rubric
-from envweave.rewards.safety import DANGEROUS_PATTERNS, CodeSafetyTransform
+from envweave.rewards.grader import Grade, grade
+from envweave.rewards.rubric import CompositeTransform, RewardTransform, Rubric, Transform
 from envweave.rewards.scores import Score, Scores
+from envweave.rewards.transforms import (
+    DANGEROUS_PATTERNS,
+    CodeQualityTransform,
+    CodeSafetyTransform,
+    MathProblemTransform,
+    create_math_env_transform,
+    create_safe_env_transform,
+)
 
 __all__ = [
     "DANGEROUS_PATTERNS",
     "CodeQualityTransform",
     "CodeSafetyTransform",
     "CompositeTransform",
+    "Grade",
     "MathProblemTransform",
     "RewardTransform",
     "Rubric",
@@ -22,4 +26,5 @@ __all__ = [
     "Transform",
     "create_math_env_transform",
     "create_safe_env_transform",
+    "grade",
 ]

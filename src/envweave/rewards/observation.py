@@ -1,31 +1,40 @@
-"""Read and copy an observation, whatever it is made of: a dataclass, a pydantic model, a dict or a plain object."""
+"""Read and copy an observation: a dataclass, a pydantic model, a dict or a plain object.
+
+What an observation says about code that was run:
+
+    metadata["last_code"]          the code
+    execution_result               its result in CodeAct (the fields of the sandbox's ExecutionResult)
+    result                         the same in the REPL
+    stdout, stderr, exit_code      the same in the coding environment, with metadata["success"]
+"""
 
 from __future__ import annotations
 
+import ast
 import copy
 import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+from envweave.core.parse_code import parse, parsed
 from envweave.errors import BadResultError
 
 
 def member(thing: Any, name: str, default: Any = None) -> Any:
-    """A field by name; what crossed the wire is a dict and is read like what it was before."""
+    """A field by name, of an object or of a dict."""
     return thing.get(name, default) if isinstance(thing, Mapping) else getattr(thing, name, default)
 
 
 def metadata_of(observation: Any) -> dict[str, Any]:
-    """A copy of its metadata; empty where it has none."""
+    """A copy of its metadata; empty if it has none."""
     metadata = member(observation, "metadata")
     return dict(metadata) if isinstance(metadata, Mapping) else {}
 
 
 def changed(observation: Any, **fields: Any) -> Any:
-    """A copy with other values in these fields; the one that was given stays as it is.
+    """A copy with other values in these fields; the argument is not changed, and no `__init__` runs.
 
-    No `__init__` runs again, so fields that only the author's constructor can make are kept. Raises `BadResultError`
-    for an observation that has no such field: a number or a text cannot carry a reward.
+    Raises `BadResultError` for an observation without such a field: a number or a text cannot carry a reward.
     """
     if isinstance(observation, Mapping):
         return {**observation, **fields}
@@ -39,7 +48,7 @@ def changed(observation: Any, **fields: Any) -> Any:
         return observation.model_copy(update=fields)
     twin = copy.copy(observation)
     for name, value in fields.items():
-        object.__setattr__(twin, name, value)  # also where it is frozen: nobody else holds the copy yet
+        object.__setattr__(twin, name, value)  # also if it is frozen: the copy is not shared yet
     return twin
 
 
@@ -50,3 +59,78 @@ def _has(observation: Any, name: str) -> bool:
     if dataclasses.is_dataclass(observation):
         return any(field.name == name for field in dataclasses.fields(observation))
     return hasattr(observation, name)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Run:
+    """The result of a run."""
+
+    success: bool
+    value: Any
+    """Of the last expression; None if there was none."""
+    stdout: str
+
+    @property
+    def last_line(self) -> str:
+        return self.stdout.rstrip().rpartition("\n")[2].strip()
+
+
+def read_code(observation: Any) -> str:
+    """The code that was run. Raises `BadResultError` if there is none: code that is not known is not scored."""
+    code = metadata_of(observation).get("last_code")
+    if not isinstance(code, str):
+        raise BadResultError("the observation has no code to score", "the environment puts it in metadata['last_code']")
+    return code
+
+
+def read_run(observation: Any) -> Run:
+    """The result of the run. Raises `BadResultError` if nothing was run: no result is not a wrong result."""
+    metadata = metadata_of(observation)
+    result = member(observation, "execution_result")
+    if result is None:  # a `result` may be anything, elsewhere
+        inner = member(observation, "result")
+        result = observation if member(inner, "stdout") is None else inner
+    stdout, exit_code = member(result, "stdout"), member(result, "exit_code")
+    success = member(result, "success", metadata.get("success"))
+    if not isinstance(success, bool):
+        success = exit_code == 0 if isinstance(exit_code, int) else None
+    if success is None or (stdout is not None and not isinstance(stdout, str)):
+        raise BadResultError(
+            "the observation has no result of a run",
+            "the environment puts it in `execution_result`, or in `stdout` and `exit_code`",
+        )
+    run = Run(success, member(result, "return_value"), stdout or "")
+    return _without_count(run, metadata.get("last_code"))
+
+
+def _without_count(run: Run, code: Any) -> Run:
+    """Without the value of `sys.stdout.write(…)` as the last expression, which is a number of characters."""
+    if not (isinstance(code, str) and ".write(" in code) or not (type(run.value) is int or run.last_line.isdecimal()):
+        return run
+    tree = parsed(code)
+    match tree.body[-1:] if tree is not None else []:
+        case [ast.Expr(value=ast.Call(func=ast.Attribute(attr="write")))]:
+            if run.value is not None:
+                return dataclasses.replace(run, value=None)
+            return dataclasses.replace(run, stdout=run.stdout.rstrip().rpartition("\n")[0])  # the coding environment's
+    return run
+
+
+def read_tree(observation: Any) -> ast.Module | None:
+    """The syntax tree of the code that was run, or None if it is not Python and so did not run.
+
+    Raises `UnreadableError` for code that is too long or nested too deeply, and `BadResultError` if there is no code,
+    or if it ran under another version of Python than this one.
+    """
+    try:
+        return parse(read_code(observation))
+    except SyntaxError as error:
+        try:
+            success = read_run(observation).success
+        except BadResultError:
+            success = False
+        if success:
+            raise BadResultError(
+                f"the code ran, but is not Python to the one here: {error.msg}", "score with the Python that runs it"
+            ) from error
+        return None

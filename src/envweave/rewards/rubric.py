@@ -1,38 +1,90 @@
-"""Named, weighted components, over a step or a whole trajectory."""
+"""The reward system: named, weighted components over a step or a whole trajectory.
+
+    class Short(RewardTransform):
+        def score(self, observation):
+            return 1.0 if len(observation.text) < 80 else 0.0
+
+    env.transform = Rubric(short=(0.1, Short()), polite=lambda observation: "please" in observation.text)
+
+A transform takes an observation and returns a new one. It must not change its argument, and must return the same reward
+for the same observation. `Transform` may change anything; `RewardTransform` and `Rubric` only score.
+"""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from math import isfinite
+from math import inf, isfinite
 from typing import Any, TypeAlias
 
+from envweave.core.return_values import read_reward
 from envweave.errors import BadResultError, UsageError
 from envweave.results import ResetResult, StepResult
-from envweave.rewards.account import credited
-from envweave.rewards.base import RewardTransform, Transform, checked_name
-from envweave.rewards.scores import Scores
+from envweave.rewards.observation import changed, member, metadata_of
+from envweave.rewards.scores import ENV, Score, Scores, Value, credited
 
-Component: TypeAlias = "Callable[[Any], Any] | RewardTransform | Rubric"
 _FORM = "write name=(weight, function), name=function, or name=(weight, Rubric(…))"
 
 
+def _snake_case(name: str) -> str:
+    """`CodeSafetyTransform` as `code_safety`."""
+    short = name.removesuffix("Transform").strip("_") or name
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", short).lower()
+
+
+class Transform(ABC):
+    """Takes an observation and returns a new one. If it raises, the reward is None, with the reason."""
+
+    name: str
+    """The name of its contribution: the class name in snake case, without "Transform", unless the class sets it."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "name" not in cls.__dict__:
+            cls.name = _snake_case(cls.__name__)
+
+    @abstractmethod
+    def __call__(self, observation: Any) -> Any:
+        """The new observation. The argument must not be changed."""
+
+
+class RewardTransform(Transform):
+    """A transform that adds one contribution to the reward, and may end the episode."""
+
+    @abstractmethod
+    def score(self, observation: Any) -> Value | Score:
+        """The contribution: a finite number, numbers by name, or None, which leaves the whole step unscored.
+
+        `Score(value, notes, done)` adds notes to the metadata and may end the episode. If it raises, the contribution
+        is None, with the reason.
+        """
+
+    def __call__(self, observation: Any) -> Any:
+        scores = Scores()
+        scores.add(self.name, self.score, observation)
+        return credited(observation, scores)
+
+
+Component: TypeAlias = "Callable[[Any], Any] | RewardTransform | Rubric"
+
+
 class Rubric(Transform):
-    """A sum of weighted scores, each with a name; a component may be a rubric again.
+    """A sum of weighted scores, each with a name; a component may be another rubric.
 
         Rubric(correct=(1.0, solved), style=(0.2, Rubric(short=short, documented=(2.0, documented))))
 
-    Over a step it is a transform: `env.transform = rubric`. Over anything else it is `rubric.score(trajectory)`. The
-    form is the same: `correct`, `style.short` and `style.documented`, each times all weights above it, add up to the
-    total.
+    Over a step it is a transform: `env.transform = rubric`. Over a trajectory, call `rubric.score(steps)`. In both
+    forms `correct`, `style.short` and `style.documented`, each times all weights above it, add up to the total.
 
-    A component is a function of what is scored and returns a number, a bool, numbers by name, or None for "not scored".
-    One that raises is None with the reason, and so is the total, whatever its weight.
+    A component is a function that returns a number, a bool, numbers by name, or None for "not scored". If one raises,
+    it is None with the reason, and so is the total, whatever its weight.
     """
 
     def __init__(self, components: Mapping[str, Any] | None = None, /, **more: Any) -> None:
-        """Names that are no identifiers come as a dict. Raises `UsageError` for a component without a meaning."""
+        """Names that are not identifiers come as a dict. Raises `UsageError` for a component without a meaning."""
         if components is not None and not isinstance(components, Mapping):
             raise UsageError(f"{components!r} is not a dict of components", _FORM)
         given = [*(components or {}).items(), *more.items()]
@@ -42,12 +94,12 @@ class Rubric(Transform):
         for name, component in given:
             if checked_name(name) in self.components:
                 raise UsageError(f"two components are named {name!r}", "give one of them another name")
-            self.components[name] = _read(name, component)
+            self.components[name] = _read_component(name, component)
 
     def score(self, subject: Any) -> Scores:
         """Score an observation, a `StepResult`, or a trajectory: a list of either.
 
-        Functions get the subject as it is. Transforms are about one step: of a trajectory they score the last.
+        Functions receive the subject unchanged. Transforms score one step: the last of a trajectory.
         """
         scores = Scores()
         self._score(subject, scores, "", 1.0)
@@ -66,7 +118,92 @@ class Rubric(Transform):
                 scores.add(prefix + name, component, subject, weight=weight * own)
 
 
-def _read(name: str, given: Any) -> tuple[float, Component]:
+class CompositeTransform(Transform):
+    """Transforms in order; the reward is the sum of what they contribute.
+
+    A member is a `RewardTransform`, a `Rubric`, or any callable from observation to observation, which contributes what
+    it changes of the reward. Names come from the members, or are given: `{"bonus": add_bonus}`. If a member raises, its
+    contribution is None with the reason, the others still run, and the total is None.
+    """
+
+    def __init__(self, transforms: Iterable[Callable[[Any], Any]] | Mapping[str, Callable[[Any], Any]]) -> None:
+        """Raises `UsageError` for a member that cannot be called, and for two of the same name."""
+        if not isinstance(transforms, Iterable):
+            raise UsageError(f"{transforms!r} is not a list of transforms", "write CompositeTransform([first, second])")
+        named = isinstance(transforms, Mapping)
+        members = list(transforms.items()) if isinstance(transforms, Mapping) else [(_name(t), t) for t in transforms]
+        self._members: list[tuple[str, Callable[[Any], Any]]] = []
+        taken = {ENV}
+        for name, transform in members:
+            if not callable(transform) or isinstance(transform, type):
+                raise UsageError(f"transform {name!r} is {transform!r}", "give an object that takes an observation")
+            parts = isinstance(transform, CompositeTransform | Rubric) and not named
+            if not parts and checked_name(name) in taken:
+                raise UsageError(f"the name {name!r} is taken", "give the transforms as a dict by name")
+            if named and isinstance(transform, CompositeTransform):
+                raise UsageError(f"{name!r} is a CompositeTransform, whose members have names", "put it in a list")
+            taken |= set() if parts else {name}
+            self._members.append((name, Rubric({name: transform}) if named and _scores(transform) else transform))
+        self.transforms: tuple[Callable[[Any], Any], ...] = tuple(transform for _, transform in members)
+
+    def __call__(self, observation: Any) -> Any:
+        observation = credited(observation, Scores()) if member(observation, "reward") is not None else observation
+        for name, transform in self._members:
+            own = _scores(transform) or isinstance(transform, CompositeTransform)
+            observation = transform(observation) if own else _followed(transform, name, observation)
+        return observation
+
+
+def _scores(transform: Any) -> bool:
+    """Whether a transform only scores, so that its failures are data already."""
+    return isinstance(transform, Rubric) or (
+        isinstance(transform, RewardTransform) and type(transform).__call__ is RewardTransform.__call__
+    )
+
+
+def _followed(transform: Callable[[Any], Any], name: str, observation: Any) -> Any:
+    """What a transform makes of a copy, with what it changes of the reward as its contribution."""
+    scores = Scores()
+    before, metadata = member(observation, "reward"), metadata_of(observation)
+    ledger = metadata.get("rewards", {})
+    try:
+        found = transform(changed(observation, metadata=metadata_of(observation)))
+        if found is None:
+            raise BadResultError("it returned None", "return the observation")
+        made, reward = metadata_of(found), read_reward(member(found, "reward"))
+        if ledger != made.get("rewards", ledger) and ledger.items() <= made["rewards"].items():
+            return found  # it has called transforms of ours
+        if reward != before:
+            scores.enter(name, None if reward is None else float(f"{reward - (before or 0.0):.15g}"))
+        kept = {key: metadata[key] for key in ("rewards", "reward_errors", "error") if key in metadata}
+        observation = changed(found, reward=before, metadata={**made, **kept})
+    except Exception as error:  # a user's transform may raise anything
+        scores.fail(name, error)
+    return credited(observation, scores) if scores.parts else observation
+
+
+def checked_name(name: Any) -> str:
+    """The name of a contribution. Raises `UsageError` if it cannot be one; dots separate parts of parts."""
+    if not isinstance(name, str) or not name or "." in name:
+        raise UsageError(f"{name!r} cannot name a contribution", "use a text without dots")
+    return name
+
+
+def checked_number(name: str, value: Any, *, least: float = -inf) -> float:
+    """A finite number of at least `least`. Raises `UsageError` for anything else."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value) or value < least:
+        hint = "give a finite number" if least == -inf else f"give a number of at least {least:g}"
+        raise UsageError(f"{name} is {value!r}", hint)
+    return value
+
+
+def _name(transform: Any) -> str:
+    if isinstance(transform, Transform):
+        return transform.name
+    return _snake_case(getattr(transform, "__name__", type(transform).__name__).strip("<>"))
+
+
+def _read_component(name: str, given: Any) -> tuple[float, Component]:
     weight, component = given if isinstance(given, tuple) and len(given) == 2 else (1.0, given)
     if isinstance(weight, bool) or not isinstance(weight, int | float) or not isfinite(weight):
         raise UsageError(f"the weight of {name!r} is {weight!r}", f"use a finite number: {_FORM}")
@@ -82,7 +219,7 @@ def _read(name: str, given: Any) -> tuple[float, Component]:
 
 
 def _score_last(transform: RewardTransform, subject: Any) -> Any:
-    """What a transform, which is about one step, makes of a step or of the last of a trajectory."""
+    """Score a step, or the last one of a trajectory."""
     if isinstance(subject, Sequence) and not isinstance(subject, str | bytes):
         if not subject:
             raise BadResultError("the trajectory is empty")

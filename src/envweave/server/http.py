@@ -20,6 +20,7 @@ from envweave.errors import (
     ResetNeededError,
     SessionLostError,
     UnavailableError,
+    UnsupportedError,
     UsageError,
 )
 from envweave.server.auth import http_fault
@@ -95,6 +96,10 @@ class Routes:
         if number is not None and number not in (session.last_id, session.last_id + 1):
             error = ProtocolError(f"call {number} after call {session.last_id}", "number calls 1, 2, 3, …")
             return failed(error, 409)
+        try:
+            self._sessions.check_allowed(name)
+        except UnsupportedError as error:
+            return answered(session.refuse(number, error))
         reply = await self._asked(session, name, data, Form.OPENENV_HTTP if number is None else Form.EXTENDED, number)
         connection = request.scope.get("extensions", {}).get("envweave")  # where uvicorn runs our own; see `lending`
         if connection is not None and name == "step" and session.is_quick:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from envweave.server.offer import ANYTHING, Offer
 from envweave.server.reading import LONGEST_ID
 from envweave.server.settings import Settings
-from envweave.wire.protocol import CALL_HEADER, SESSION_HEADER
+from envweave.wire.protocol import BRANCHING, CALL_HEADER, SESSION_HEADER
 
 Schema = dict[str, Any]
 
@@ -68,7 +68,8 @@ def description(offer: Offer, settings: Settings) -> Schema:
     bodies = _bodies(offer, settings, parts)
     paths: Schema = {}
     for route in ROUTES:
-        if not route.member or offer.may_have(route.member):
+        allowed = route.name not in BRANCHING or settings.allow_branching
+        if allowed and (not route.member or offer.may_have(route.member)):
             paths.setdefault(route.path, {})[route.method] = _operation(route, bodies.get(route.name), settings)
     parts.schemas.update(_answers(offer, parts))
     about = offer.spec.description or "An environment."

@@ -168,7 +168,7 @@ class Session:
     def _is_next(self, number: int | None) -> bool:
         return number is None or number == self.last_id + 1
 
-    def refuse(self, number: int, error: EnvWeaveError) -> Reply:
+    def refuse(self, number: int | None, error: EnvWeaveError) -> Reply:
         """Answer a call with an error without running anything. Its number counts as used."""
         reply = fault(error, episode=self._episode)
         if number.__class__ is int and self._is_next(number) and self.began is None:

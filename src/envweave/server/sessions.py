@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from envweave.errors import CapacityError, EnvError, EnvWeaveError, SessionLostError, UsageError
+from envweave.errors import CapacityError, EnvError, EnvWeaveError, SessionLostError, UnsupportedError, UsageError
 from envweave.server.building import Builder
 from envweave.server.express import Express
 from envweave.server.host import Form, Reply, fault
@@ -22,7 +22,7 @@ from envweave.server.settings import Settings
 from envweave.server.shelf import SessionShelf
 from envweave.server.threads import Threads
 from envweave.wire.codec import decode, encode
-from envweave.wire.protocol import ERROR
+from envweave.wire.protocol import BRANCHING, ERROR
 
 log = logging.getLogger(__name__)
 
@@ -121,6 +121,14 @@ class Sessions:
         session = task.result()
         if session.began is None and self.loop.time() - session.touched > self.settings.resume_within:
             self.close_soon(session, "made_way")
+
+    def check_allowed(self, call: str) -> None:
+        """Raise `UnsupportedError` for a call that the operator does not allow."""
+        if call in BRANCHING and not self.settings.allow_branching:
+            hint = (
+                "start it with --allow-branching, or create_app(…, allow_branching=True), if its clients are trainers"
+            )
+            raise UnsupportedError(f"this server does not allow {call}", hint)
 
     # Opening and finding.
 

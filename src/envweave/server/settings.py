@@ -39,6 +39,8 @@ class Settings:
     """Browser origins that are welcome besides the server's own; `*` is all."""
     allow_arguments: bool = False
     """Whether a client may pass arguments to the environment's factory."""
+    allow_branching: bool = False
+    """Whether a client may snapshot, restore and fork: one that may can try again until an answer is right."""
     debug: bool = False
     """Whether clients see tracebacks."""
 

@@ -19,7 +19,7 @@ from envweave.server.session import Session
 from envweave.server.sessions import Sessions
 from envweave.server.sweep import BatchedStep, Sweep
 from envweave.wire.codec import encode
-from envweave.wire.protocol import CALLS
+from envweave.wire.protocol import BRANCHING, CALLS
 
 if TYPE_CHECKING:
     from envweave.server.sockets import LendingSocket
@@ -106,6 +106,8 @@ class WovenStream:
         if kind.__class__ is str and kind in ORDINARY:
             session = self._session(ref, number)
             self._stepping = kind == "step"
+            if kind in BRANCHING and not self._may(kind, session, ref, number):
+                return
             session.call(kind, message.get("data", {}), Form.EXTENDED, partial(self._put, ref, number), number)
         elif kind == "open":
             if ref.__class__ is not int:
@@ -118,6 +120,8 @@ class WovenStream:
             self._batch(message.get("data"))
         elif kind == "fork":
             session = self._session(ref, number)
+            if not self._may(kind, session, ref, number):
+                return
             work = partial(self._sessions.fork, session)
             session.call(kind, None, Form.EXTENDED, partial(self._put, ref, number), number, work)
         elif kind == "close":
@@ -127,6 +131,15 @@ class WovenStream:
         else:
             known = ", ".join(("open", "batch", *CALLS))
             raise ProtocolError(f"unknown message type: {kind!r:.80}", f"types: {known}")
+
+    def _may(self, kind: str, session: Session, ref: Any, number: Any) -> bool:
+        """Whether the operator allows a call; if not, it is answered with the reason."""
+        try:
+            self._sessions.check_allowed(kind)
+        except EnvWeaveError as error:
+            self._put(ref, number, session.refuse(number, error))
+            return False
+        return True
 
     def _session(self, ref: Any, number: Any) -> Session:
         if number.__class__ is not int or number < 1:

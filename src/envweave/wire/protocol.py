@@ -13,5 +13,7 @@ RESULT = "observation"
 """The reply to `reset`, `step` and `respond`."""
 ERROR = "error"
 
+BRANCHING = frozenset({"snapshot", "restore", "fork"})
+"""Calls that need a server with `allow_branching`."""
 CALLS = ("reset", "step", "respond", "state", "render", "snapshot", "restore", "fork", "close")
 """What a client may ask of a session."""

@@ -281,10 +281,61 @@ def test_a_transform_is_set_and_changed_and_taken_away_at_any_time(env):
     obs = env.step(CodeAction(code="21 * 2"))
     assert obs.reward == 1.1
     assert obs.metadata["rewards"] == {"math_problem": 1.0, "code_quality.concise": 0.1, "code_quality.syntax": 0.0}
+    env.reset()
     env.transform = MathProblemTransform(expected_answer=7)
     assert env.step(CodeAction(code="21 * 2")).reward == 0.0
+    env.reset()
     env.transform = None
     assert env.step(CodeAction(code="21 * 2")).reward is None
+
+
+@pytest.mark.parametrize("first", ["42", "41", "print('x = 41')"])
+def test_the_first_answer_ends_the_episode_and_no_other_is_paid(env, first):
+    env.transform = create_math_env_transform(expected_answer=42)
+    for code in ("x = 1", "1 / 0", "def", "print('41 or 42')"):
+        assert not env.step(CodeAction(code=code)).done
+    kept = env.snapshot()
+    obs = env.step(CodeAction(code=first))
+    assert (obs.done, obs.reward) == (True, 1.0 if first == "42" else 0.0)
+    with env.fork() as twin:
+        for each in (env, twin):
+            with pytest.raises(ResetNeededError, match="the episode is over"):
+                each.step(CodeAction(code="42"))
+    env.restore(kept)
+    assert env.step(CodeAction(code="42")).reward == 1.0, "style was paid before the snapshot"
+
+
+def test_repeating_the_answer_earns_it_once():
+    with ew.make("codeact", transform=create_math_env_transform(expected_answer=42)) as handle:
+        handle.reset()
+        result = handle.step(CodeAction(code="42"))
+        assert (result.reward, result.terminated) == (1.1, True)
+        with pytest.raises(ResetNeededError):
+            handle.step(CodeAction(code="42"))
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "while True: pass",
+        "x = bytearray(1 << 40)",
+        "import os\nos.kill(os.getpid(), 9)",
+        "import os\nos._exit(0)",
+        "print('x' * 10**7)",
+        "class A:\n  def __repr__(self): import os; os._exit(0)\nA()",
+        "l = []\nl.append(l)\nl",
+        "x = []\nfor _ in range(900): x = [x]\nx",
+        "9 ** 9 ** 9",
+        "\ud800",
+        "(" * 1000,
+    ],
+)
+def test_what_the_code_itself_causes_is_scored_and_never_none(code):
+    with create_codeact_env(transform=create_math_env_transform(42), limits={"wall": 0.5}) as env:
+        env.reset()
+        obs = env.step(CodeAction(code=code))
+        assert obs.metadata["rewards"]["math_problem"] == 0.0
+        assert obs.reward is not None
 
 
 def test_a_transform_that_raises_leaves_the_step_unscored_with_the_reason(env):
@@ -309,6 +360,7 @@ def test_a_transform_is_applied_once_with_a_handle_and_without():
 def test_a_very_large_answer_is_right_with_all_its_digits(env):
     env.transform = MathProblemTransform(expected_answer=10**5000)
     assert env.step(CodeAction(code="10 ** 5000")).reward == 1.0
+    env.reset()
     assert env.step(CodeAction(code="10 ** 5000 + 1")).reward == 0.0
 
 
@@ -509,11 +561,11 @@ def test_the_transform_is_set_on_a_handle_at_any_time():
     with ew.make("codeact") as handle:
         handle.reset()
         handle.transform = create_math_env_transform(expected_answer=42)
-        assert handle.step(CodeAction(code="42")).reward == 1.1
+        assert handle.step(CodeAction(code="x = 42")).reward == 0.1
         with handle.fork() as twin:
             handle.transform = None
-            assert handle.step(CodeAction(code="42")).reward is None
-            assert twin.step(CodeAction(code="42")).reward == 1.1
+            assert handle.step(CodeAction(code="x")).reward is None
+            assert twin.step(CodeAction(code="x")).reward == 1.0
 
 
 def test_a_reward_that_is_no_number_is_unscored_without_a_handle_too(env):

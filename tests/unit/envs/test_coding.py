@@ -7,7 +7,7 @@ import pytest
 import envweave as ew
 from envweave.envs.coding import CodeAction, CodeObservation, CodeState, CodingEnv, CodingEnvironment
 from envweave.errors import UsageError
-from envweave.rewards import create_math_env_transform
+from envweave.rewards import CodeQualityTransform, MathProblemTransform, create_math_env_transform
 from envweave.testing.check import check_env
 
 
@@ -91,18 +91,51 @@ def test_code_that_kills_its_interpreter_is_told_so_and_the_episode_goes_on(env)
 
 
 def test_the_reward_is_for_safe_and_short_code(env):
-    assert run(env, "print('open(')").reward == 0.1
     assert run(env, "x = 1  " + "#" * 100).reward == 0.0
+    assert run(env, "print('open(')").reward == 0.1
     assert run(env, "def").reward == -0.2
-    assert run(env, "import os").reward == -0.9
+    assert run(env, "import os").reward == -1.0
     assert run(env, "1 / 0").reward == 0.0
     assert run(env, "import os").metadata["rewards"]["code_safety"] == -1.0
+
+
+def test_trivial_code_is_paid_once_in_an_episode(env):
+    assert [run(env, "0").reward for _ in range(3)] == [0.1, 0.0, 0.0]
+    with env.fork() as twin:
+        assert run(twin, "0").reward == 0.0
+    kept = env.snapshot()
+    env.reset()
+    assert run(env, "0").reward == 0.1
+    env.restore(kept)
+    assert run(env, "0").reward == 0.0
+
+
+def test_code_that_ends_its_interpreter_earns_nothing_whatever_its_exit_code(env):
+    env.transform = CodeQualityTransform()
+    seen = run(env, "import os\nos._exit(0)")
+    assert (seen.exit_code, seen.reward) == (0, 0.0)
+    assert (seen.metadata["success"], seen.metadata["state"]) == (False, "restarted")
+
+
+def test_a_limit_that_was_reached_is_named():
+    with CodingEnvironment(limits={"wall": 0.2}) as env:
+        env.reset()
+        assert run(env, "while True: pass").metadata["limit"] == "wall"
+        assert "limit" not in run(env, "1").metadata
+
+
+def test_what_was_written_is_the_answer_and_not_its_length(env):
+    env.transform = MathProblemTransform(42)
+    seen = run(env, "import sys\nsys.stdout.write('42\\n')")
+    assert (seen.stdout, seen.reward, seen.done) == ("42\n3\n", 1.0, True)
 
 
 def test_another_transform_takes_its_place_and_none_scores_nothing(env):
     env.transform = create_math_env_transform(expected_answer=42)
     assert run(env, "21 * 2").reward == 1.1
+    env.reset()
     assert run(env, "print(21 * 2)").reward == 1.1
+    env.reset()
     env.transform = None
     assert run(env, "21 * 2").reward is None
     with CodingEnvironment(transform=None) as other:

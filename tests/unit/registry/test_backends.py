@@ -152,8 +152,8 @@ def test_a_server_of_one_s_own_takes_arguments_of_whoever_knows_its_token():
     pytest.importorskip("docker")
     server = server_for(ew.spec("echo"), "docker", None, {"env_vars": {"A": "1"}})
     assert len(server.token) > 20
-    variables = {"ENVWEAVE_ALLOW_ARGUMENTS": "1", "ENVWEAVE_TOKEN": server.token, "A": "1"}
-    assert server.provider().env_vars == variables
+    allowed = {"ENVWEAVE_ALLOW_ARGUMENTS": "1", "ENVWEAVE_ALLOW_BRANCHING": "1"}
+    assert server.provider().env_vars == {**allowed, "ENVWEAVE_TOKEN": server.token, "A": "1"}
     assert server.token != server_for(ew.spec("echo"), "docker").token
 
 

@@ -51,4 +51,6 @@ def test_it_works_in_an_environment_from_step_to_info(ran):
     env.reset()
     result = env.step("21 * 2")
     assert (result.reward, result.info["rewards"]["math_problem"]) == (1.1, 1.0)
+    assert result.terminated
+    env.reset()
     assert env.step("20 * 2").info["answer"]["verdict"] == "wrong"

@@ -36,6 +36,15 @@ def test_the_bonuses_and_the_length_can_be_chosen(ran):
     assert quality(ran(code="(", success=False)).reward == -1.0
 
 
+def test_the_bonus_is_paid_once_in_an_episode(ran):
+    first = CodeQualityTransform()(ran(code="0"))
+    assert (first.reward, first.metadata["style_paid"]) == (0.1, 0.1)
+    later = ran(code="0")
+    later.metadata["style_paid"] = first.metadata["style_paid"]
+    assert CodeQualityTransform()(later).reward == 0.0
+    assert "style_paid" not in CodeQualityTransform()(ran(code="1 / 0", success=False)).metadata
+
+
 def test_without_code_or_without_a_result_there_is_no_score(ran):
     for observation in (ew.Observation(), ew.Observation(metadata={"last_code": "1"})):
         seen = CodeQualityTransform()(observation)

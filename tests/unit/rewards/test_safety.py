@@ -1,5 +1,7 @@
 """Dangerous code is found by its syntax tree, named with its line, and what only looks like it is not punished."""
 
+import time
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -38,7 +40,8 @@ def judge(ran, code, success=True, **options):
         ("[open(name) for name in names]", "open"),
         ("getattr(__builtins__, 'ev' + 'al')('1')", "__builtins__"),
         ("().__class__.__bases__[0].__subclasses__()", "__bases__"),
-        ("getattr(object, '__sub' + 'classes__')()", "__subclasses__"),
+        ("getattr(object, '__subclasses__')()", "__subclasses__"),
+        ("getattr(object, '__sub' + 'classes__')()", None),
         ("getattr(object, f'__sub{\"\"}classes__')()", None),
         ("globals()['__built' 'ins__']", "__builtins__"),
         ("operator.attrgetter('__globals__')(f)", "__globals__"),
@@ -169,6 +172,29 @@ def test_nesting_that_python_can_still_parse_is_walked_without_recursion(ran):
     assert judge(ran, "(" * 190 + "eval" + ")" * 190)[0] == -1.0
     assert judge(ran, "+".join(["a"] * 300) + "+ eval")[0] == -1.0
     assert judge(ran, "lambda: " * 90 + "eval")[0] == -1.0
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        pytest.param("lambda:" * 90 + "(" + "open," * 21_000 + ")", id="names below lambdas"),
+        pytest.param("[" + ",".join(["[open for x in y]"] * 6_000) + "]", id="comprehensions"),
+        pytest.param("\n".join(f"def f{n}(open):\n return open" for n in range(4_500)), id="functions"),
+        pytest.param("\n".join(f"a{n}=open" for n in range(11_000)), id="assignments"),
+        pytest.param("import " + ".".join(["os"] * 50_000), id="a long name"),
+        pytest.param("from os import (" + ",".join(["a"] * 50_000) + ")", id="imports"),
+        pytest.param("getattr(a," * 90 + "'__mro__'" + ",'__mro__'" * 10_000 + ")" * 90, id="lookups"),
+        pytest.param(
+            "\n".join(" " * n + "def f():" for n in range(90)) + "\n" + " " * 90 + "open;" * 20_000, id="nested"
+        ),
+        pytest.param("class A:\n" + " open\n" * 18_000, id="a class"),
+    ],
+)
+def test_no_code_takes_long(ran, code):
+    assert len(code) > 90_000
+    start = time.process_time()
+    judge(ran, code)
+    assert time.process_time() - start < 3
 
 
 def test_warnings_of_the_parser_are_kept_quiet(ran):

@@ -183,7 +183,7 @@ def test_none_means_not_scored_and_so_is_the_whole_step():
         (10**400, "not a finite number"),
         ("1.0", "not a number"),
         ([1.0], "not a number"),
-        ({}, "no scores came"),
+        ({}, "returned no scores"),
         ({"a": float("nan")}, "reward is nan"),
     ],
 )

@@ -104,7 +104,13 @@ def test_arguments_are_described_where_they_are_taken():
     assert "arguments" in fields(allow_arguments=True)
 
 
+def test_branching_is_described_where_it_is_allowed():
+    branching = {"/snapshot", "/restore", "/fork"}
+    assert not branching & set(create_app(LineWorldEnv).openapi()["paths"])
+    assert branching <= set(create_app(LineWorldEnv, allow_branching=True).openapi()["paths"])
+
+
 def test_every_route_is_described():
-    app = create_app(LineWorldEnv)
+    app = create_app(LineWorldEnv, allow_branching=True)
     own = {"/openapi.json", "/docs", "/docs/oauth2-redirect", "/redoc", "/web", "/respond"}
     assert {route.path for route in app.routes} - own == set(app.openapi()["paths"])

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from envweave.core.lookup import load
-from envweave.core.transform import scored
 from envweave.envs.code import CodeEnvironment
 from envweave.envs.codeact.files import SOURCE as FILES
 from envweave.envs.codeact.files import file_tools
@@ -25,7 +24,8 @@ class CodeActEnvironment(CodeEnvironment[CodeAction, CodeObservation]):
 
     `tools` are functions that the code calls by name: they run on this side, and so do those of the MCP `servers`.
     `files=True` adds tools for the episode's folder. `modules` are imported beforehand; `limits` bound each run, and
-    `sandbox` are options of `envweave.sandbox.Sandbox`. It never ends by itself.
+    `sandbox` are options of `envweave.sandbox.Sandbox`. Only the transform can end an episode, as
+    `MathProblemTransform` does at the answer.
     """
 
     OPERATOR_OPTIONS: ClassVar[frozenset[str]] = CodeEnvironment.OPERATOR_OPTIONS | {"servers"}
@@ -52,13 +52,13 @@ class CodeActEnvironment(CodeEnvironment[CodeAction, CodeObservation]):
     def reset(self, *, seed: int | None = None, episode_id: str | None = None) -> CodeObservation:
         source = "\n".join(dict.fromkeys(tool.source for tool in self.tools if tool.source))
         self._python.begin(seed=seed, tools=self._functions(), furniture=Furniture(source))
-        self._episode = CodeState(episode_id=episode_id)
+        self._begin_episode(CodeState(episode_id=episode_id))
         return CodeObservation()
 
     def step(self, action: CodeAction) -> CodeObservation:
         result = self._ran(action)
         seen = CodeObservation(execution_result=result, metadata={"last_code": action.code})
-        return scored(self.transform, seen)
+        return self._scored(seen)
 
     @property
     def state(self) -> CodeState:

@@ -51,7 +51,7 @@ class REPLEnv(Launchable, EnvHandle[REPLAction, REPLObservation]):
         llm_chat_fn: Query | None = None,
         max_output_length: int = 8192,
         context_preview_length: int = 500,
-        reward_on_success: float = 1.0,
+        reward_on_success: float | None = None,
         reward_on_iteration: float = 0.0,
         reward_on_failure: float = -0.1,
         reward_on_error: float = -0.05,

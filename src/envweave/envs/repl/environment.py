@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from envweave.core.handle import EnvHandle
-from envweave.core.transform import scored
 from envweave.envs.code import CodeEnvironment, Moment
 from envweave.envs.interpreter import MODULES, Interpreter, checked_seed
 from envweave.envs.repl import settings
@@ -18,7 +17,7 @@ from envweave.envs.repl.asking import Query
 from envweave.envs.repl.blocks import run_block
 from envweave.envs.repl.questions import Helpers, Questions
 from envweave.envs.repl.recursion import Lineage
-from envweave.envs.repl.scoring import Metric, Rewards, exact_match, expected_text
+from envweave.envs.repl.scoring import Metric, Rewards, correctness, expected_text
 from envweave.envs.repl.submission import Submission
 from envweave.envs.repl.types import CodeBlockResult, REPLAction, REPLObservation, REPLState
 from envweave.envs.stay import Furniture
@@ -52,8 +51,9 @@ class REPLEnvironment(CodeEnvironment[REPLAction, REPLObservation]):
 
     `llm_query_fn(prompt)`, `llm_batch_fn(prompts)` and `llm_chat_fn(messages)` answer `llm_query` and its kin; each may
     take the name of a model besides. Without them, the caller's `hf_token` or the variables of the process say whom to
-    ask (`envweave.lm`). `metric(expected, answer)` scores an answer where the right one is known. `rlm_…` bound
-    `rlm_query`. What is None is read from OpenEnv's variables (`REPL_MAX_ITERATIONS`, …).
+    ask (`envweave.lm`). `metric(expected, answer)` scores an answer if the expected one is known; else it is not
+    scored, unless `reward_on_success` is set, which then pays for any answer. `rlm_…` bound `rlm_query`. What is None
+    is read from OpenEnv's variables (`REPL_MAX_ITERATIONS`, …).
     """
 
     MESSAGE_BYTES: ClassVar[int] = 256 * 2**20
@@ -66,11 +66,11 @@ class REPLEnvironment(CodeEnvironment[REPLAction, REPLObservation]):
         max_iterations: int | None = None,
         max_output_length: int | None = None,
         context_preview_length: int | None = None,
-        reward_on_success: float = 1.0,
+        reward_on_success: float | None = None,
         reward_on_iteration: float = 0.0,
         reward_on_failure: float = -0.1,
         reward_on_error: float = -0.05,
-        metric: Metric = exact_match,
+        metric: Metric = correctness,
         transform: Callable[[Any], Any] | None = None,
         llm_query_fn: Query | None = None,
         llm_batch_fn: Query | None = None,
@@ -95,7 +95,7 @@ class REPLEnvironment(CodeEnvironment[REPLAction, REPLObservation]):
         self._max_output = settings.number("max_output_length", max_output_length)
         self._preview = settings.number("context_preview_length", context_preview_length)
         self._rewards = Rewards(
-            on_success=settings.real("reward_on_success", reward_on_success),
+            on_success=None if reward_on_success is None else settings.real("reward_on_success", reward_on_success),
             on_iteration=settings.real("reward_on_iteration", reward_on_iteration),
             on_failure=settings.real("reward_on_failure", reward_on_failure),
             on_error=settings.real("reward_on_error", reward_on_error),
@@ -143,13 +143,14 @@ class REPLEnvironment(CodeEnvironment[REPLAction, REPLObservation]):
         )
         values = {"context": episode.context, "answer": {"content": "", "ready": False}}
         self._python.begin(seed=seed, tools=self._functions(), furniture=Furniture(_INSIDE, values))
-        self._episode = replace(episode, names=("context", "answer"))
+        self._begin_episode(replace(episode, names=("context", "answer")))
         return self._seen(CodeBlockResult(stdout=_greeting(episode)), metadata={"task_prompt": episode.task})
 
     def step(self, action: REPLAction) -> REPLObservation:
         episode: Episode | None = self._episode
         if episode is None:
             raise ResetNeededError("there is no episode yet", "call env.reset() first")
+        self._check_running()
         if action.is_final:
             self._episode = replace(episode, iteration=episode.iteration + 1)
             block = CodeBlockResult(stdout="The answer was submitted.")
@@ -175,9 +176,9 @@ class REPLEnvironment(CodeEnvironment[REPLAction, REPLObservation]):
             return self._answered(ran.answer, ran.result, **told)
         if last:  # what stands in `answer` is kept, and earns nothing
             told |= {"truncated": True, "final_answer": ran.left}
-            return self._scored(ran.result, self._rewards.on_failure, done=True, **told)
+            return self._told(ran.result, self._rewards.on_failure, done=True, **told)
         reward = self._rewards.of_step(failed=not ran.result.success)
-        return self._scored(ran.result, reward, final_answer=None, **told)
+        return self._told(ran.result, reward, final_answer=None, **told)
 
     @property
     def state(self) -> REPLState:
@@ -199,13 +200,13 @@ class REPLEnvironment(CodeEnvironment[REPLAction, REPLObservation]):
     def snapshot(self) -> Moment:
         """With those who answer its questions: it may be restored where nobody is known."""
         moment = super().snapshot()
-        return Moment(moment.python, (moment.episode, self._questions.fork()))
+        return replace(moment, episode=(moment.episode, self._questions.fork()))
 
     def restore(self, snapshot: Moment) -> None:
         episode, questions = snapshot.episode
         old, self._questions = self._questions, self._questions.like(questions)
         try:
-            super().restore(Moment(snapshot.python, episode))
+            super().restore(replace(snapshot, episode=episode))
         except BaseException:
             old, self._questions = self._questions, old
             raise
@@ -231,13 +232,13 @@ class REPLEnvironment(CodeEnvironment[REPLAction, REPLObservation]):
         episode: Episode = replace(self._episode, answer=answer)
         self._episode = episode
         reward, why = self._rewards.of_answer(answer, episode.expected)
-        return self._scored(block, reward, done=True, final_answer=answer, **told, **why)
+        return self._told(block, reward, done=True, final_answer=answer, **told, **why)
 
-    def _scored(
+    def _told(
         self, block: CodeBlockResult, reward: float | None, *, done: bool = False, **told: Any
     ) -> REPLObservation:
         metadata = {"task_prompt": self._episode.task, **told}
-        return scored(self.transform, self._seen(block, reward=reward, done=done, metadata=metadata))
+        return self._scored(self._seen(block, reward=reward, done=done, metadata=metadata))
 
     def _seen(self, block: CodeBlockResult, **scores: Any) -> REPLObservation:
         episode: Episode = self._episode

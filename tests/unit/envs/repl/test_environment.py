@@ -47,7 +47,7 @@ def test_the_example_of_the_issue():
         assert (result_of(step).stdout, result_of(step).stderr, result_of(step).exception) == ("", "", None)
         assert (step.done, step.reward) == (False, 0.0)
         step = env.execute("print(f'FINAL({count})')")
-        assert (step.done, step.terminated, step.truncated, step.reward) == (True, True, False, 1.0)
+        assert (step.done, step.terminated, step.truncated, step.reward) == (True, True, False, None)
         assert step.info["final_answer"] == "11"
         assert [request.reason for request in step.requests if isinstance(request, EpisodeEnd)] == ["terminated"]
         state = env.state()
@@ -98,7 +98,7 @@ def test_the_example_of_the_issue():
 )
 def test_ways_to_give_an_answer(begun, code, answer):
     step = begun.execute(code)
-    assert (step.done, step.reward, step.truncated) == (True, 1.0, False), result_of(step)
+    assert (step.done, step.reward, step.truncated) == (True, None, False), result_of(step)
     assert step.info["final_answer"] == begun.state().final_answer == answer
 
 
@@ -170,10 +170,10 @@ def test_a_ready_answer_that_cannot_be_written_is_told(begun):
 
 def test_an_answer_can_be_submitted_from_outside(begun):
     step = begun.submit_final_answer("11")
-    assert (step.done, step.reward, step.info["final_answer"], step.observation.iteration) == (True, 1.0, "11", 1)
+    assert (step.done, step.reward, step.info["final_answer"], step.observation.iteration) == (True, None, "11", 1)
     begun.reset()
     assert begun.step(REPLAction(is_final=True)).info["final_answer"] == ""
-    begun.reset()
+    begun.reset(expected_answer="x")
     assert begun.step({"code": "1 / 0", "is_final": True, "final_answer": "x"}).reward == 1.0, "its code is not run"
 
 
@@ -185,7 +185,36 @@ def test_nothing_goes_on_after_the_end(begun):
     assert begun.state().final_answer == "1"
 
 
+def test_a_bare_environment_takes_no_second_guess_after_the_end_not_even_in_a_fork_or_after_a_restore():
+    with REPLEnvironment() as env:
+        env.reset(expected_answer="42")
+        running = env.snapshot()
+        assert env.step(REPLAction(is_final=True, final_answer="41")).reward == 0.0
+        over = env.snapshot()
+        with env.fork() as twin:
+            for each in (env, twin):
+                for guess in (REPLAction(is_final=True, final_answer="42"), REPLAction(code="FINAL(42)")):
+                    with pytest.raises(ResetNeededError, match="the episode is over"):
+                        each.step(guess)
+        env.restore(running)
+        assert env.step(REPLAction(code="1")).reward == 0.0
+        env.restore(over)
+        with pytest.raises(ResetNeededError, match="the episode is over"):
+            env.step(REPLAction(code="1"))
+        env.reset(expected_answer="42")
+        assert env.step(REPLAction(code="FINAL(42)")).reward == 1.0
+
+
 # Rewards.
+
+
+def test_an_answer_without_an_expected_one_is_not_scored_unless_the_operator_pays_for_any(env):
+    for expected in (None, "", " "):
+        env.reset(expected_answer=expected)
+        assert env.execute("FINAL('nonsense')").reward is None
+    with REPLEnv(reward_on_success=1.0) as paying:
+        paying.reset()
+        assert paying.execute("FINAL('nonsense')").reward == 1.0
 
 
 def test_rewards_are_those_that_were_chosen():
@@ -204,7 +233,8 @@ def test_rewards_are_those_that_were_chosen():
         (11, "FINAL(len(context))", 1.0),
         (" Hello ", "FINAL('hello')", 1.0),
         ("12", "FINAL(len(context))", 0.0),
-        ("", "FINAL('x')", 0.0),
+        ("11", "FINAL('22/2')", 1.0),
+        ("11", "FINAL('not 11')", 0.0),
         ("x", "answer = {'content': 'x', 'ready': True}", 1.0),
     ],
 )
@@ -237,7 +267,7 @@ def test_a_transform_has_the_last_word():
         return observation
 
     with REPLEnv(transform=halved) as env:
-        env.reset()
+        env.reset(expected_answer=1)
         assert env.execute("FINAL(1)").reward == 0.5
 
 
@@ -481,7 +511,7 @@ def test_transforms_for_code_score_steps_of_the_repl_too():
         assert env.execute("x = 1").info["rewards"]["code_safety"] == 0.0
         step = env.execute("import os")
         assert step.info["safety_violation"].startswith("import os")
-        assert step.reward == pytest.approx(-0.9)
+        assert step.reward == -1.0, "short code is paid once"
         env.transform = None
         assert env.execute("1 / 0").reward == -0.05
         env.transform = create_math_env_transform(expected_answer=4)

@@ -56,6 +56,9 @@ class CodeActEnvironment(CodeEnvironment[CodeAction, CodeObservation]):
         return CodeObservation()
 
     def step(self, action: CodeAction) -> CodeObservation:
+        """Run code. The first step begins an episode if `reset` was not called; a handle requires `reset`."""
+        if not self._python.begun:
+            self.reset()
         result = self._ran(action)
         seen = CodeObservation(execution_result=result, metadata={"last_code": action.code})
         return scored(self.transform, seen)

@@ -181,9 +181,10 @@ class REPLEnvironment(CodeEnvironment[REPLAction, REPLObservation]):
 
     @property
     def state(self) -> REPLState:
+        """Before the first reset, that of an empty session."""
         episode: Episode | None = self._episode
         if episode is None:
-            raise ResetNeededError("there is no episode yet", "call env.reset() first")
+            return REPLState(max_iterations=self._max_iterations)
         return REPLState(
             episode_id=episode.id,
             step_count=episode.iteration,

@@ -364,7 +364,8 @@ def test_a_large_context_is_not_copied_per_step(env):
 
 def test_nothing_is_known_before_the_first_reset():
     with REPLEnv() as env:
-        for call in (env.state, lambda: env.execute("1"), lambda: env.submit_final_answer("1")):
+        assert (env.state().context, env.state().iteration) == (None, 0)
+        for call in (lambda: env.execute("1"), lambda: env.submit_final_answer("1")):
             with pytest.raises(UsageError):
                 call()
         assert env.list_variables() == []

@@ -28,7 +28,7 @@ from envweave.errors import (
     WaitTimeoutError,
     describe,
 )
-from envweave.wire.codec import decode_trusted, encode
+from envweave.wire.codec import ReplyMessage, decode_replies, encode
 from envweave.wire.faults import fault_from_data
 from envweave.wire.protocol import ERROR
 
@@ -74,7 +74,7 @@ class WebSocketSession(RemoteSession):
         if self.lost is not None:
             raise SessionLostError(self.lost.message, self.lost.hint)
         self._number += 1
-        call.number, self.call = self._number, call
+        call.session, call.number, self.call = self, self._number, call
 
     def message(self, call: PendingCall) -> bytes:
         head = b'{"type":"%b","ref":%d,"id":%d' % (call.kind.encode(), self.ref, call.number)
@@ -100,19 +100,18 @@ class WebSocketSession(RemoteSession):
 
     # Replies.
 
-    def receive(self, message: dict[str, Any]) -> None:
-        number = message.get("id")
+    def receive(self, message: ReplyMessage) -> None:
         call = self.call
-        if number is None:
+        if message.id is None:
             self._opened(message)
-        elif call is not None and call.number == number:  # else a second answer to a call that was sent twice
+        elif call is not None and call.number == message.id:  # else a second answer to a call that was sent twice
             self.call = None
-            if message.get("type") == ERROR:
-                self._refused(call, fault_from_data(message.get("data")))
+            if message.type == ERROR:
+                self._refused(call, fault_from_data(message.data))
                 return
             if call.kind == "close":
                 self.lost = SessionLostError(f"the session of {self.opened.env_id} is closed")
-            call.answer(message.get("data"))
+            call.answer(message.data)
 
     def _refused(self, call: PendingCall, fault: EnvWeaveError) -> None:
         if isinstance(fault, ProtocolError) and not call.repeated:
@@ -125,11 +124,11 @@ class WebSocketSession(RemoteSession):
             self.lost = fault
         call.answer(None, fault)
 
-    def _opened(self, message: dict[str, Any]) -> None:
+    def _opened(self, message: ReplyMessage) -> None:
         try:
-            if message.get("type") == ERROR:
-                raise fault_from_data(message.get("data"))
-            self.opened = Opened.from_data(message.get("data"))
+            if message.type == ERROR:
+                raise fault_from_data(message.data)
+            self.opened = Opened.from_data(message.data)
         except EnvWeaveError as fault:
             if not self.opening.answered:
                 self.opening.answer(None, fault)
@@ -139,7 +138,7 @@ class WebSocketSession(RemoteSession):
         self.up = True
         if not self.opening.answered:
             self._number = self.opened.last_id
-            self.opening.answer(message.get("data"))
+            self.opening.answer(message.data)
             return
         call, reached = self.call, self.opened.last_id
         if call is None or call.number > reached + 1:  # a call before it never arrived, so its number is free
@@ -151,11 +150,10 @@ class WebSocketSession(RemoteSession):
         """After a new connection: the open call, and the others of its batch as soon as their sessions are up."""
         if call.number > self._number:
             self.number(call)
-        batch = [(session, one) for session, one in call.batch if not one.answered]
-        if not call.batch:
+        if call.batch:
+            self.connection.send_batch([one for one in call.batch if not one.answered])
+        else:
             self.connection.write(self.message(call))
-        elif all(session.up for session, _ in batch):
-            self.connection.write(batch_message(batch))
 
     def fail(self, error: EnvWeaveError) -> None:
         """End the call under way, or the opening; the session itself is intact."""
@@ -170,10 +168,6 @@ class WebSocketSession(RemoteSession):
         self.lost = SessionLostError(error.message, error.hint)  # each session has an error of its own
         self.lost.__cause__ = error.__cause__
         self.fail(self.lost)
-
-
-def batch_message(calls: Sequence[tuple[WebSocketSession, PendingCall]]) -> bytes:
-    return b'{"type":"batch","data":[%b]}' % b",".join([session.message(call) for session, call in calls])
 
 
 class ServerConnection:
@@ -274,6 +268,19 @@ class ServerConnection:
             self.home.call_soon(self._flush)
         self._outgoing.append(message)
 
+    def send_batch(self, calls: Sequence[PendingCall]) -> None:
+        """Send steps of several sessions in one message, unless a session is not up: then when all are up again."""
+        if len(calls) == 1:
+            (call,) = calls
+            if call.session.up:
+                self.write(call.session.message(call))
+            return
+        for call in calls:
+            call.batch = calls
+        if all(call.session.up for call in calls):
+            steps = [b'{"type":"step","ref":%d,"id":%d,"data":%b}' % (c.session.ref, c.number, c.body) for c in calls]
+            self.write(b'{"type":"batch","data":[%b]}' % b",".join(steps))
+
     def _flush(self) -> None:
         messages, self._outgoing = self._outgoing, []
         if messages and self._socket is not None:
@@ -317,10 +324,9 @@ class ServerConnection:
 
     def _receive(self, frame: bytes) -> None:
         try:
-            data = decode_trusted(frame)
             sessions = self._sessions
-            for message in data if isinstance(data, list) else (data,):
-                session = sessions.get(message["ref"]) if "ref" in message else None
+            for message in decode_replies(frame):
+                session = sessions.get(message.ref)
                 if session is not None:
                     session.receive(message)
                 else:
@@ -329,14 +335,12 @@ class ServerConnection:
             log.warning("%s sent a message that cannot be read: %s", self.endpoint.address.ws, describe(error))
             self.reconnect()
 
-    def _receive_unknown(self, message: Any) -> None:
-        if not isinstance(message, dict):
-            raise ProtocolError(f"a message is not an object: {message!r:.100}")
-        if message.get("type") == "opened":  # its client has given up waiting
-            last_id = Opened.from_data(message.get("data")).last_id
-            self.write(b'{"type":"close","ref":%d,"id":%d}' % (message["ref"], last_id + 1))
-        elif "ref" not in message and message.get("type") == ERROR:
-            self._fail_all(fault_from_data(message.get("data")))
+    def _receive_unknown(self, message: ReplyMessage) -> None:
+        if message.type == "opened":  # its client has given up waiting
+            last_id = Opened.from_data(message.data).last_id
+            self.write(b'{"type":"close","ref":%d,"id":%d}' % (message.ref, last_id + 1))
+        elif not message.ref and message.type == ERROR:
+            self._fail_all(fault_from_data(message.data))
             self.reconnect()
 
     # When the connection is lost.

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any, ClassVar
 
 from envweave.client.codec import Codec, KnownTypes
-from envweave.client.connection import ServerConnection, WebSocketSession, batch_message
+from envweave.client.connection import ServerConnection
 from envweave.client.endpoint import ServerEndpoint, SessionSpec
 from envweave.client.openenv import OpenEnvPlan, session_capacity
 from envweave.client.placement import ServerGroup, place, shares
@@ -22,7 +21,23 @@ from envweave.vector.executor import Done, Executor
 from envweave.vector.slot import Slot
 from envweave.vector.thread import ThreadExecutor
 
-Sent = tuple[RemoteBackend, PendingCall, Done]
+
+class RowStep(PendingCall):
+    """A step of one row. Its answer goes straight to the vector."""
+
+    def __init__(self, backend: RemoteBackend, body: bytes, done: Done) -> None:
+        super().__init__("step", body)
+        self.backend = backend
+        self._done = done
+
+    def answer(self, data: Any, error: EnvWeaveError | None = None) -> None:
+        super().answer(data, error)
+        try:
+            result = self.backend.read_step(self)
+        except EnvWeaveError as failure:
+            self._done(None, failure)
+        else:
+            self._done(result, None)
 
 
 class RemoteExecutor(Executor):
@@ -38,14 +53,13 @@ class RemoteExecutor(Executor):
     def __init__(self, servers: ServerGroup, codec: Codec) -> None:
         self._servers = servers
         self._codec = codec
-        self._steps: list[Sent] = []
-        self._answers: list[tuple[Done, Any, BaseException | None]] = []
+        self._steps: list[RowStep] = []
         self._tasks: set[asyncio.Task[None]] = set()
 
     def submit(self, slot: Slot, kind: str, data: Any, done: Done) -> None:
         backend: Any = slot.backend
         if kind == "advance":
-            self._steps.append((backend, PendingCall("step", data), done))
+            self._steps.append(RowStep(backend, data, done))
         else:
             work = self._reopen(backend) if kind == "open" else backend.acall(kind, data)
             BACKGROUND.loop.call_soon_threadsafe(self._spawn, self._run(work, done))
@@ -65,49 +79,29 @@ class RemoteExecutor(Executor):
 
     # On the loop.
 
-    def _send(self, steps: list[Sent]) -> None:
+    @staticmethod
+    def _send(steps: list[RowStep]) -> None:
         """Send the steps, those for one server in one message."""
-        groups: dict[ServerConnection, list[tuple[WebSocketSession, PendingCall]]] = {}
-        for backend, call, done in steps:
-            session: Any = backend.session
-            call.then = partial(self._answered, backend, done)
+        groups: dict[ServerConnection, list[RowStep]] = {}
+        for step in steps:
+            session: Any = step.backend.session
             try:
-                session.number(call)
+                session.number(step)
             except SessionLostError as error:
-                call.answer(None, error)
+                step.answer(None, error)
             else:
-                groups.setdefault(session.connection, []).append((session, call))
-        for connection, calls in groups.items():
-            if len(calls) > 1:
-                for _, call in calls:
-                    call.batch = calls
-            if all(session.up for session, _ in calls):  # else they are sent when all are up again
-                connection.write(batch_message(calls) if len(calls) > 1 else calls[0][0].message(calls[0][1]))
+                groups.setdefault(session.connection, []).append(step)
+        for connection, together in groups.items():
+            connection.send_batch(together)
 
-    def _answered(self, backend: RemoteBackend, done: Done, call: PendingCall) -> None:
+    @staticmethod
+    async def _run(work: Any, done: Done) -> None:
         try:
-            self._deliver(done, backend.read_step(call), None)
+            done(await work, None)
         except EnvWeaveError as error:
-            self._deliver(done, None, error)
-
-    def _deliver(self, done: Done, reply: Any, error: BaseException | None) -> None:
-        """Hand over what has come in this turn of the loop all at once, so that the caller wakes up once."""
-        if not self._answers:
-            BACKGROUND.loop.call_soon(self._hand_over)
-        self._answers.append((done, reply, error))
-
-    def _hand_over(self) -> None:
-        answers, self._answers = self._answers, []
-        for done, reply, error in answers:
-            done(reply, error)
-
-    async def _run(self, work: Any, done: Done) -> None:
-        try:
-            self._deliver(done, await work, None)
-        except EnvWeaveError as error:
-            self._deliver(done, None, error)
+            done(None, error)
         except Exception as error:  # a mistake of ours must not leave the row without an answer
-            self._deliver(done, None, EnvError(f"the call failed: {describe(error)}"))
+            done(None, EnvError(f"the call failed: {describe(error)}"))
 
     def _spawn(self, work: Any) -> None:
         self._tasks.add(task := BACKGROUND.loop.create_task(work))

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from threading import Lock, get_ident
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from envweave.client.codec import Codec, to_body
 from envweave.client.session import PendingCall, RemoteSession
@@ -27,7 +27,7 @@ from envweave.errors import (
 from envweave.requests import AutoresetReady, EndReason, EpisodeEnd, NeedAction, Request, ToolCall
 from envweave.results import ResetResult, StepResult
 from envweave.wire.faults import requests_from_data
-from envweave.wire.results import not_a_result, open_requests
+from envweave.wire.results import info_of, not_a_result, open_requests
 
 T = TypeVar("T")
 
@@ -72,7 +72,7 @@ class RemoteEpisode:
             raise not_a_result(data)
         requests = requests_from_data(data["requests"]) if "requests" in data else self._known
         self._note(data, requests)
-        result = ResetResult(data["observation"], data.get("info") or {}, requests)
+        result = ResetResult(data["observation"], info_of(data), requests)
         codec.read(result)
         self.episode_id, self.step_count, self.last_obs = data.get("episode_id"), 0, result.observation
         if self.undelivered:
@@ -93,7 +93,7 @@ class RemoteEpisode:
             get("reward"),
             get("terminated", False),
             get("truncated", False),
-            get("info") or {},
+            info_of(data),
             requests,
         )
         if codec.observation is not None and not changed:  # nearly always
@@ -171,6 +171,8 @@ class RemoteBackend(AsyncBackend):
         self._renews = renews
         self._unread: tuple[PendingCall, Callable[[Any], Any]] | None = None
         """The call whose answer was not received yet, and how to read it."""
+        self._acting: tuple[Request, ...] = ()
+        """Requests among which one for an action was found."""
         self._lost = False
         self._closed = False
         self._pid = os.getpid()
@@ -239,13 +241,14 @@ class RemoteBackend(AsyncBackend):
         return self._taken(call, self._read_step)
 
     def admit(self, action: Any) -> bytes:
-        for request in self._episode.pending:
-            if request.kind == "need_action":
-                return self.codec.write_action(action)
-        self._refuse()
-        raise AssertionError("unreachable")
+        pending = self._episode.pending
+        if pending is not self._acting:
+            if not any(isinstance(request, NeedAction) for request in pending):
+                self._refuse()
+            self._acting = pending
+        return self.codec.write_action(action)
 
-    def _refuse(self) -> None:
+    def _refuse(self) -> NoReturn:
         if self._episode.pending:
             waiting = next(request.request_id for request in self._episode.pending if isinstance(request, ToolCall))
             raise UsageError(f"tool call {waiting!r} is waiting for its reply", f"env.respond({waiting!r}, value)")
@@ -337,17 +340,17 @@ class RemoteBackend(AsyncBackend):
     def _taken(self, call: PendingCall, read: Callable[[Any], Any]) -> Any:
         """Read an answer; what it says about the episode counts even if the result is dropped."""
         try:
-            if call.error is not None:
-                raise call.error
-            return read(call.data)
-        except SessionLostError as error:
+            return read(call.result())
+        except EnvWeaveError as error:
+            self._note_failure(call, error)
+            raise
+
+    def _note_failure(self, call: PendingCall, error: EnvWeaveError) -> None:
+        if isinstance(error, SessionLostError):
             self._lost = True
             error.requests = self._episode.end("infra_error", error)
-            raise
-        except EnvWeaveError as error:
-            if call.kind in SCORED and not isinstance(error, UsageError | TransportError):
-                self._episode.pending = ()
-            raise
+        elif call.kind in SCORED and not isinstance(error, UsageError | TransportError):
+            self._episode.pending = ()
 
     def _check_free(self) -> None:
         if self._closed:
@@ -381,7 +384,11 @@ class RemoteBackend(AsyncBackend):
 
     def read_step(self, call: PendingCall) -> StepResult[Any]:
         """The result of a step that was sent with others. Raises what the server raised."""
-        return self._taken(call, self._read_step)  # type: ignore[no-any-return]
+        try:
+            return self._episode.read_step(call.result(), self.codec, 1)
+        except EnvWeaveError as error:
+            self._note_failure(call, error)
+            raise
 
     def _read_restored(self, data: Any) -> None:
         self._episode.read_restored(_mapping(data))

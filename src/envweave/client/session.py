@@ -14,24 +14,24 @@ from envweave.errors import BusyError, EnvWeaveError, ProtocolError, WaitTimeout
 class PendingCall:
     """One call to a server. It outlives its waiter: after a timeout or a cancellation, wait again."""
 
-    __slots__ = ("_waiter", "answered", "batch", "body", "data", "error", "kind", "number", "repeated", "then")
+    session: Any = None
+    """The session it is sent on, which gives it its number."""
+    number = 0
+    repeated = False
+    """The server did not understand it, and it was sent once more."""
+    batch: Sequence[PendingCall] = ()
+    """The calls of its batch, this one included: they are sent together, also the second time."""
+    then: Callable[[PendingCall], None] | None = None
+    """Called with the answer, for callers that do not await it."""
+    answered = False
+    data: Any = None
+    error: EnvWeaveError | None = None
+    _waiter: asyncio.Future[None] | None = None
 
     def __init__(self, kind: str, body: bytes = b"") -> None:
+        """`body` is the JSON of its `data`; empty if it has none."""
         self.kind = kind
         self.body = body
-        """The JSON of its `data`; empty if it has none."""
-        self.number = 0
-        """Given by the session it is sent on."""
-        self.repeated = False
-        """The server did not understand it, and it was sent once more."""
-        self.batch: Sequence[tuple[Any, PendingCall]] = ()
-        """The sessions and calls of its batch, this one included: they are sent together, also the second time."""
-        self.then: Callable[[PendingCall], None] | None = None
-        """Called with the answer, for callers that do not await it."""
-        self.answered = False
-        self.data: Any = None
-        self.error: EnvWeaveError | None = None
-        self._waiter: asyncio.Future[None] | None = None
 
     @property
     def awaited(self) -> bool:

@@ -8,8 +8,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from envweave.core.backend import AsyncBackend, Backend, SyncBackend
+from envweave.core.branching import BranchingOperations, close_soon
 from envweave.core.flow import Flow, call_it, run, run_async
-from envweave.core.operations import LocalPlan, Operations, close_soon
+from envweave.core.operations import LocalPlan
 from envweave.core.referee import BUSY, LATE, OVER, RUNNING, Referee, announce
 from envweave.core.transform import transformed
 from envweave.errors import EnvError, EnvWeaveError, UnsupportedError, describe
@@ -49,7 +50,7 @@ def is_async(env: Any) -> bool:
     return inspect.iscoroutinefunction(env.step) or inspect.iscoroutinefunction(env.reset)
 
 
-class LocalOperations(Operations, Backend):
+class LocalOperations(BranchingOperations, Backend):
     """What both backends share."""
 
     def admit(self, action: Any) -> Any:

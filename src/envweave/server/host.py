@@ -9,10 +9,10 @@ from enum import Enum
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
+from envweave.core.branching import BranchingOperations, EpisodeSnapshot
 from envweave.core.flow import Flow
 from envweave.core.jsonable import to_json
 from envweave.core.local import LocalBackend
-from envweave.core.operations import EpisodeSnapshot, Operations
 from envweave.core.referee import BUSY, RUNNING, WAITING
 from envweave.errors import (
     EnvError,
@@ -83,7 +83,7 @@ class Shelf(Protocol):
 class Host:
     """Runs calls on one environment. Nothing is raised: a failure is a reply."""
 
-    def __init__(self, flows: Operations, shelf: Shelf, *, owned: bool = True, debug: bool = False) -> None:
+    def __init__(self, flows: BranchingOperations, shelf: Shelf, *, owned: bool = True, debug: bool = False) -> None:
         """An environment that is not `owned` outlives this host and is not closed with it."""
         self.flows = flows
         self._shelf = shelf
@@ -121,11 +121,12 @@ class Host:
         env: LocalBackend = self.flows  # type: ignore[assignment]
         try:
             is_checked = action.__class__ is CheckedAction
-            result = env.advance(action.native) if is_checked else env.call("step", action)
-            type, body = self._written(result, form)
+            result = env.advance(action.native if is_checked else env.admit(action))
+            body = self._body(result, form)
         except EnvWeaveError as error:
             return fault(error, episode=self.episode, debug=self._debug)
-        return Reply(type, body, self.episode)
+        referee = env.referee
+        return Reply(RESULT, body, referee.episode_id if referee.phase is RUNNING else self.episode)
 
     @property
     def episode(self) -> str | None:
@@ -160,16 +161,16 @@ class Host:
         given = {"seed": seed, "options": options, "episode_id": episode_id}
         own |= {name: value for name, value in given.items() if value is not None}
         result = yield from self.flows.resetting(own)
-        return self._written(result, form, episode_id=self.flows.referee.episode_id)
+        return RESULT, self._body(result, form, self.flows.referee.episode_id)
 
     def _step(self, data: Any, form: Form) -> Flow[tuple[str, bytes]]:
         is_checked = data.__class__ is CheckedAction
         flow = self.flows.advancing(data.native) if is_checked else self.flows.stepping(data)
-        return self._written((yield from flow), form)
+        return RESULT, self._body((yield from flow), form)
 
     def _respond(self, data: Any, form: Form) -> Flow[tuple[str, bytes]]:
         response = {"request_id": str(_mapping(data).get("request_id", "")), "value": data.get("value")}
-        return self._written((yield from self.flows.responding(response)), form)
+        return RESULT, self._body((yield from self.flows.responding(response)), form)
 
     def _state(self, data: Any, form: Form) -> Flow[tuple[str, bytes]]:
         return "state", encode(to_json((yield from self.flows.stating()), where="state"))
@@ -230,15 +231,18 @@ class Host:
 
     # Writing.
 
-    def _written(self, result: Result, form: Form, **beside: Any) -> tuple[str, bytes]:
+    def _body(self, result: Result, form: Form, episode_id: str | None = None) -> bytes:
         try:
             if form is not Form.EXTENDED:
                 data = openenv_data(result)
                 if form is Form.OPENENV_HTTP:
                     data.setdefault("metadata", None)
-                return RESULT, encode(data)
+                return encode(data)
             told, self._told = self._told, result.requests
-            return RESULT, encode({**result_to_data(result, self.flows.referee.pending, told), **beside})
+            data = result_to_data(result, self.flows.referee.pending, told)
+            if episode_id is not None:
+                data["episode_id"] = episode_id
+            return encode(data)
         except NotJSONableError as error:
             error.requests = self._lost(result, error)
             raise

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import multiprocessing
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import partial
+from time import perf_counter
 from typing import Any
 
 from envweave.core.flow import call_it, run, run_async
 from envweave.errors import EnvError, EnvWeaveError, ProviderError, UsageError, describe
-from envweave.server.host import Form, Host, Reply, fault
+from envweave.server.host import CheckedAction, Form, Host, Reply, fault
 from envweave.server.shelf import SessionShelf
 from envweave.server.threads import Threads
 from envweave.server.worker import Question, Recipe, main, read_answer, to_bytes
@@ -27,8 +27,8 @@ from envweave.wire.protocol import ERROR
 Done = Callable[[Reply | EnvWeaveError], None]
 """Gets the reply, or why there is none and never will be: the environment is lost."""
 
-Admitted = Callable[[EnvWeaveError | None, Any], None]
-"""Gets the refusal of an action, or None and the action to step with."""
+Checked = Callable[[EnvWeaveError | None], None]
+"""Gets the refusal of an action, or None."""
 
 QUICK = 0.001
 """Seconds; an environment that answered faster is expected to do so again."""
@@ -51,10 +51,6 @@ class Runner(ABC):
         """Run a call; `done` gets the reply, also that of a failure."""
 
     @abstractmethod
-    def admit(self, action: Any, done: Admitted) -> None:
-        """Check an action without using it; at once if the environment is in this process."""
-
-    @abstractmethod
     def abandon(self) -> None:
         """Give the environment up, with the call that runs on it; its answer does not matter any more."""
 
@@ -72,13 +68,9 @@ class HostRunner(Runner):
     def facts(self) -> dict[str, Any]:
         return self._host.facts
 
-    def admit(self, action: Any, done: Admitted) -> None:
-        try:
-            checked = self._host.check(action)
-        except UsageError as error:
-            done(error, None)
-        else:
-            done(None, checked)
+    def check(self, action: Any) -> CheckedAction:
+        """Check an action without using it. Raises `UsageError`."""
+        return self._host.check(action)
 
 
 class ThreadRunner(HostRunner):
@@ -101,13 +93,26 @@ class ThreadRunner(HostRunner):
 
     def run_here(self, call: str, data: Any, form: Form) -> Reply:
         """Run a call in the caller's thread."""
-        began = time.perf_counter()
-        host = self._host
-        reply = host.step(data, form) if call == "step" else run(host.handling(call, data, form), call_it)
-        self.quick = time.perf_counter() - began < QUICK and not self._alone
+        if call == "step":
+            return self.step_here(data, form)
+        began = perf_counter()
+        reply = run(self._host.handling(call, data, form), call_it)
+        self.quick = perf_counter() - began < QUICK and not self._alone
         if self._abandoned and call != "close":
-            run(host.handling("close", None, form), call_it)
+            self._close_abandoned(form)
         return reply
+
+    def step_here(self, action: Any, form: Form) -> Reply:
+        """Run a step in the caller's thread."""
+        began = perf_counter()
+        reply = self._host.step(action, form)
+        self.quick = perf_counter() - began < QUICK and not self._alone
+        if self._abandoned:
+            self._close_abandoned(form)
+        return reply
+
+    def _close_abandoned(self, form: Form) -> None:
+        run(self._host.handling("close", None, form), call_it)
 
     def abandon(self) -> None:
         """A thread cannot be stopped: it goes on alone until its call returns, and closes the environment then."""
@@ -172,12 +177,12 @@ class ProcessRunner(Runner):
     def start(self, call: str, data: Any, form: Form, done: Done) -> None:
         self._threads.submit(partial(self._ask, call, data, form), partial(_deliver, done))
 
-    def admit(self, action: Any, done: Admitted) -> None:
-        """Asked of the process. One that is lost refuses nothing: the step will tell."""
+    def check_soon(self, action: Any, done: Checked) -> None:
+        """Have the process check an action without using it. One that is lost refuses nothing: the step will tell."""
 
         def told(reply: Reply | EnvWeaveError) -> None:
             refused = isinstance(reply, Reply) and reply.type == ERROR
-            done(fault_from_data(decode(reply.body)) if refused else None, action)  # type: ignore[union-attr]
+            done(fault_from_data(decode(reply.body)) if refused else None)  # type: ignore[union-attr]
 
         self.start("admit", action, Form.EXTENDED, told)
 

@@ -220,7 +220,7 @@ class Session:
         turn = self._begin("step", number)
         claim.begin()
         try:
-            answer: Reply | EnvWeaveError = runner.run_here("step", action, form)
+            answer: Reply | EnvWeaveError = runner.step_here(action, form)
         except BaseException as error:  # as on the usual way: whatever it was, the environment is lost
             answer = broken_off(error)
         if not claim.take():

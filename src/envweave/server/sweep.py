@@ -1,4 +1,4 @@
-"""The quick steps of a batch, one after the other in one thread, and their answers in one frame.
+"""The quick steps of a batch, one after the other in one thread, and their answers in a few frames.
 
 As on the express, a step that is not quick after all holds up nobody: the loop looks, takes the hung one over as an
 ordinary call and lets another thread go on with the rest.
@@ -9,15 +9,17 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from threading import Lock
+from typing import Any
 
+from envweave.errors import EnvWeaveError
 from envweave.server.claim import Claim
 from envweave.server.express import HUNG_AFTER
 from envweave.server.host import Form, Reply
 from envweave.server.session import Session
 from envweave.server.threads import Threads
 
-TOGETHER = 32
+TOGETHER = 64
 """Answers that are sent together, if there are so many."""
 
 Put = Callable[[int, int, Reply], None]
@@ -25,29 +27,43 @@ Written = Callable[[int, int, Reply], bytes]
 Send = Callable[[list[bytes]], None]
 
 
-class Row(NamedTuple):
-    """One step."""
+class BatchedStep(Claim):
+    """One step of a batch."""
 
-    session: Session
-    ref: int
-    number: int
-    action: Any
+    __slots__ = ("action", "number", "problem", "ref", "session", "sweep")
+
+    def __init__(self, ref: Any, number: Any, action: Any) -> None:
+        self.ref = ref
+        self.number = number
+        self.action = action
+        self.session: Session | None = None
+        """None if there is no session with this ref."""
+        self.problem: EnvWeaveError | None = None
+        """Why the action is refused."""
+        self.sweep: Sweep | None = None
+        self._token = [None]
+
+    def begin(self) -> None:
+        if self.sweep is not None:
+            self.sweep.running = self
 
 
 class Sweep:
-    """Runs rows of different sessions. `start` is for the loop's thread."""
+    """Runs steps of different sessions. `start` is for the loop's thread."""
 
-    def __init__(self, threads: Threads, rows: list[Row], written: Written, send: Send, put: Put) -> None:
+    def __init__(self, threads: Threads, steps: list[BatchedStep], written: Written, send: Send, put: Put) -> None:
         """`send` takes answers that are written; `put` that of a step which went the ordinary way in the end."""
+        for step in steps:
+            step.sweep = self
+        self.running: BatchedStep | None = None
         self._threads = threads
         self._loop = threads.loop
-        self._rows = deque(rows)
+        self._steps = deque(steps)
         self._written = written
         self._send = send
         self._put = put
         self._texts: deque[bytes] = deque()
-        self._running: tuple[Row, Claim] | None = None
-        self._seen: tuple[Row, Claim] | None = None
+        self._seen: BatchedStep | None = None
 
     def start(self) -> None:
         self._threads.submit(self._run, self._ended, quick=True)
@@ -55,28 +71,35 @@ class Sweep:
 
     def _run(self) -> None:
         """In a thread of the pool."""
+        sent = Lock()
+        sent.acquire()
         while True:
             try:
-                row = self._rows.popleft()
+                step = self._steps.popleft()
             except IndexError:
                 return
-            session = row.session
-            reply = session.step_here(row.action, Form.EXTENDED, Claim(partial(self._begun, row)), row.number)
+            session: Any = step.session
+            reply = session.step_here(step.action, Form.EXTENDED, step, step.number)
             if reply is session.taken:
                 return  # another thread goes on
             if reply is None:
-                self._loop.call_soon_threadsafe(self._call, row)
-            else:
-                self._texts.append(self._written(row.ref, row.number, reply))
-                if len(self._texts) == TOGETHER:  # the client can read these while the others are run
-                    self._loop.call_soon_threadsafe(self._ended, None)
+                self._loop.call_soon_threadsafe(self._call, step)
+                continue
+            self._texts.append(self._written(step.ref, step.number, reply))
+            if len(self._texts) >= TOGETHER and self._steps:
+                # The client reads these while the others are run. This thread waits until they are sent, because it
+                # would not let the loop have the interpreter for some milliseconds.
+                self._loop.call_soon_threadsafe(self._send_some, sent)
+                sent.acquire(timeout=HUNG_AFTER)
 
-    def _begun(self, row: Row, claim: Claim) -> None:
-        self._running = (row, claim)
+    def _send_some(self, sent: Lock) -> None:
+        self._ended(None)
+        self._loop.call_soon(sent.release)  # the connection is written to before that
 
-    def _call(self, row: Row) -> None:
+    def _call(self, step: BatchedStep) -> None:
         """A step that cannot be run this way: it was run already, or the session is busy or gone."""
-        row.session.call("step", row.action, Form.EXTENDED, partial(self._put, row.ref, row.number), row.number)
+        session: Any = step.session
+        session.call("step", step.action, Form.EXTENDED, partial(self._put, step.ref, step.number), step.number)
 
     def _ended(self, _: Any) -> None:
         """Send the answers there are; a thread may add to them meanwhile."""
@@ -87,13 +110,14 @@ class Sweep:
             self._send(texts)
 
     def _look(self) -> None:
-        running = self._running
-        if running is not None and running is self._seen and running[1].take():
-            row, self._running = running[0], None
+        running = self.running
+        if running is not None and running is self._seen and running.take():
+            self.running = None
             self._ended(None)
-            row.session.wait(partial(self._put, row.ref, row.number))
-            if self._rows:
+            session: Any = running.session
+            session.wait(partial(self._put, running.ref, running.number))
+            if self._steps:
                 self._threads.submit(self._run, self._ended)
         self._seen = running
-        if self._rows or (running is not None and running[1].free):
+        if self._steps or (running is not None and running.free):
             self._loop.call_later(HUNG_AFTER, self._look)

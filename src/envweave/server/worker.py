@@ -18,10 +18,10 @@ from typing import Any
 
 import msgspec
 
+from envweave.core.branching import EpisodeSnapshot
 from envweave.core.flow import Flow, call_it, run, run_async
 from envweave.core.local import AsyncLocalBackend, open_local
 from envweave.core.loop import BACKGROUND
-from envweave.core.operations import EpisodeSnapshot
 from envweave.errors import EnvWeaveError, UnsupportedError, UsageError, describe
 from envweave.plan import EnvPlan
 from envweave.server.host import Form, Host, Reply, fault

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -15,9 +14,10 @@ from envweave.server.express import TAKEN
 from envweave.server.frames import closed_frame, opened_frame
 from envweave.server.host import Form, Reply, fault
 from envweave.server.reading import Disconnected, quick_step, read_frame, read_opening
+from envweave.server.runners import HostRunner
 from envweave.server.session import Session
 from envweave.server.sessions import Sessions
-from envweave.server.sweep import Row, Sweep
+from envweave.server.sweep import BatchedStep, Sweep
 from envweave.wire.codec import encode
 from envweave.wire.protocol import CALLS
 
@@ -166,52 +166,56 @@ class WovenStream:
         return Reply("opened", encode(self._sessions.describe(session, schema=wants_schema)))
 
     def _batch(self, messages: Any) -> None:
-        """Steps of several sessions: all actions are looked at before any is used."""
+        """Steps of several sessions: all actions are checked before any is used."""
         if not isinstance(messages, list) or not all(isinstance(m, dict) and m.get("type") == "step" for m in messages):
             raise ProtocolError("the data of a batch is not a list of steps")
-        problems: dict[int, EnvWeaveError | None] = {}
-        actions: dict[int, Any] = {}
+        steps = [BatchedStep(message.get("ref", 0), message.get("id"), message.get("data")) for message in messages]
+        unchecked = []
+        for step in steps:
+            try:
+                step.session = self._session(step.ref, step.number)
+                runner = step.session.runner
+                if step.number != step.session.last_id + 1 or step.session.began is not None or runner is None:
+                    continue  # it has run already, or there is nothing that could check it
+                if isinstance(runner, HostRunner):
+                    step.action = runner.check(step.action)
+                else:
+                    unchecked.append(step)
+            except EnvWeaveError as error:  # of the session, or of the action
+                step.problem = error
+        self._run_when_checked(steps, unchecked)
 
-        def told(row: int, problem: EnvWeaveError | None, action: Any) -> None:
-            problems[row] = problem
-            actions[row] = action
-            if len(problems) == len(messages):
-                self._run_batch(messages, problems, actions)
-
-        for row, message in enumerate(messages):
-            self._admit(message, partial(told, row))
-
-    def _admit(self, message: dict[str, Any], told: Callable[[EnvWeaveError | None, Any], None]) -> None:
-        """Find out whether a step of a batch can be run; one that has run already is no problem."""
-        number = message.get("id")
-        try:
-            session = self._session(message.get("ref", 0), number)
-        except ProtocolError as error:
-            told(error, None)
+    def _run_when_checked(self, steps: list[BatchedStep], unchecked: list[BatchedStep]) -> None:
+        """Run the batch when the processes of environments have checked the actions that are theirs."""
+        if not unchecked:
+            self._run_batch(steps)
             return
-        is_new = number == session.last_id + 1 and session.began is None
-        if is_new and session.runner is not None:
-            session.runner.admit(message.get("data"), told)
-        else:
-            told(None, message.get("data"))
+        left = list(unchecked)
 
-    def _run_batch(
-        self, messages: list[dict[str, Any]], problems: dict[int, EnvWeaveError | None], actions: dict[int, Any]
-    ) -> None:
-        refused = any(problem is not None for problem in problems.values())
+        def told(step: BatchedStep, problem: EnvWeaveError | None) -> None:
+            step.problem = problem
+            left.pop()
+            if not left:
+                self._run_batch(steps)
+
+        for step in unchecked:
+            runner: Any = step.session.runner  # type: ignore[union-attr]
+            runner.check_soon(step.action, partial(told, step))
+
+    def _run_batch(self, steps: list[BatchedStep]) -> None:
+        refused = any(step.problem is not None for step in steps)
         other = BatchRefusedError("another action of the same batch was refused", "nothing has changed")
         quick = []
-        for row, message in enumerate(messages):
-            ref, number, action = message.get("ref", 0), message.get("id"), actions[row]
-            session = self._refs.get(ref) if ref.__class__ is int else None
+        for step in steps:
+            session, ref, number = step.session, step.ref, step.number
             if session is None:
-                self._put(ref, number, fault(problems[row] or other))
+                self._put(ref, number, fault(step.problem or other))
             elif refused:
-                self._put(ref, number, session.refuse(number, problems[row] or other))  # type: ignore[arg-type]
+                self._put(ref, number, session.refuse(number, step.problem or other))
             elif session.is_quick_here:
-                quick.append(Row(session, ref, number, action))  # type: ignore[arg-type]
+                quick.append(step)
             else:
-                session.call("step", action, Form.EXTENDED, partial(self._put, ref, number), number)
+                session.call("step", step.action, Form.EXTENDED, partial(self._put, ref, number), number)
         if quick:
             Sweep(self._sessions.threads, quick, written, self._put_all, self._put).start()
 

@@ -142,12 +142,12 @@ class VectorEnv(Generic[ActT, ObsT, RewardT, FlagT]):
         results = []
         for slot, action in zip(slots, self._admitted(chosen, slots, actions), strict=True):
             if action is RECOVER:
-                result = _run_inline(slot, slot.step(action))
+                result = _run_inline(slot, slot.recover())
             else:
                 try:
                     result = slot.advance(action)
-                    if slot.autoreset and slot.episode.phase is OVER:  # type: ignore[attr-defined]  # a local episode
-                        result = _run_inline(slot, slot.followed(result))
+                    if result.terminated or result.truncated:
+                        result = self._followed_inline(slot, result)
                 except EnvWeaveError as error:
                     result = _run_inline(slot, slot.failed(error))
             results.append(result)
@@ -155,6 +155,12 @@ class VectorEnv(Generic[ActT, ObsT, RewardT, FlagT]):
             _restart_clocks(slots)
         incarnations, steps = [slot.incarnation for slot in slots], [slot.episode.step_count for slot in slots]
         return StepBatch(chosen, incarnations, steps, results)
+
+    @staticmethod
+    def _followed_inline(slot: Slot, result: Any) -> Any:
+        """The last result of an episode, with the next one unless that has begun."""
+        episode: Any = slot.episode
+        return _run_inline(slot, slot.followed(result)) if slot.autoreset and episode.phase is OVER else result
 
     def step_async(self, actions: Actions[ActT], ids: Sequence[int] | None = None) -> None:
         """Send the actions without waiting; `step_wait` returns the batch."""
@@ -241,7 +247,7 @@ class VectorEnv(Generic[ActT, ObsT, RewardT, FlagT]):
         slots = [self._slots[id] for id in chosen]
         admitted = self._admitted(chosen, slots, actions)
         return [
-            Task(id, slot, "recover" if action is RECOVER else "step", slot.step(action))
+            Task(id, slot, "recover", slot.recover()) if action is RECOVER else Task(id, slot, "step", action=action)
             for id, slot, action in zip(chosen, slots, admitted, strict=True)
         ]
 

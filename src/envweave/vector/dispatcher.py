@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterable
-from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, TypeAlias
 
@@ -21,17 +20,27 @@ RowValues: TypeAlias = tuple[int, int, int, Any]
 
 
 class Task:
-    """What runs for one row: a flow of its slot, and the batch it was sent with."""
+    """What runs for one row, and the batch it was sent with.
 
-    __slots__ = ("batch", "flow", "id", "kind", "slot")
+    A step is one call with an admitted action, and becomes a flow only if that call fails or ends the episode. All
+    other tasks are flows from the beginning.
+    """
 
-    def __init__(self, id: int, slot: Slot, kind: str, flow: SlotFlow[Any]) -> None:
+    __slots__ = ("action", "answers", "batch", "flow", "id", "kind", "slot")
+
+    def __init__(self, id: int, slot: Slot, kind: str, flow: SlotFlow[Any] | None = None, action: Any = None) -> None:
         """`kind` is `step`, `reset`, `respond`, or `recover` for a step that tries to begin the next episode."""
         self.id = id
         self.slot = slot
         self.kind = kind
         self.flow = flow
+        self.action = action
         self.batch: SentTogether
+        self.answers: SimpleQueue[Answer]
+
+    def __call__(self, reply: Any, error: BaseException | None) -> None:
+        """The `done` of its call, on whichever thread."""
+        self.answers.put((self, reply, error))
 
     @property
     def waits(self) -> bool:
@@ -86,18 +95,19 @@ class Dispatcher:
         """Begin the tasks: first those that others run for us, then those that run in this thread."""
         batch = SentTogether(tasks)
         for task in tasks:
-            task.batch = batch
+            task.batch, task.answers = batch, self._answers
             self._tasks[task.id] = task
         self.in_flight |= batch.ids
-        begun = [task for task in tasks if batch.accepted or not task.waits]
-        for task in begun:
-            if not task.slot.executor.inline:
-                self._advance(task, None, None)
+        here = []
+        for task in tasks:
+            if task.slot.executor.inline:
+                here.append(task)
+            elif batch.accepted or not task.waits:
+                self._begin(task)
         self._flush()
-        here = [task for task in begun if task.slot.executor.inline]
         for number, task in enumerate(here):
             try:
-                self._advance(task, None, None)
+                self._begin(task)
             except BaseException:  # Ctrl-C: what has not ended is as if it had not been sent
                 self._forget(here[number:])
                 raise
@@ -161,30 +171,42 @@ class Dispatcher:
 
     def _take(self, answer: Answer) -> None:
         task, reply, error = answer
-        if task is not None and self._tasks.get(task.id) is task:
+        if task is None or self._tasks.get(task.id) is not task:
+            return
+        if task.flow is not None:
             self._advance(task, reply, error)
+        elif error is None and not (task.slot.autoreset and reply.done):
+            self._finish(task, reply)
+        else:
+            slot = task.slot
+            task.flow = slot.followed(reply) if error is None else slot.failed(_env_error(error))
+            self._advance(task, None, None)
+
+    def _begin(self, task: Task) -> None:
+        if task.flow is None:
+            task.slot.executor.submit(task.slot, "advance", task.action, task)
+        else:
+            self._advance(task, None, None)
 
     def _advance(self, task: Task, reply: Any, error: BaseException | None) -> None:
         """Let the task's flow go on with a reply; it ends, or makes another call."""
+        flow: Any = task.flow
         try:
-            kind, data = task.flow.send(reply) if error is None else task.flow.throw(_env_error(error))
+            kind, data = flow.send(reply) if error is None else flow.throw(_env_error(error))
         except StopIteration as stop:
             self._finish(task, stop.value)
         except UsageError as refusal:
             self._refuse(task, refusal)
         else:
-            task.slot.executor.submit(task.slot, kind, data, partial(self._answer, task))
-
-    def _answer(self, task: Task, reply: Any, error: BaseException | None) -> None:
-        """The `done` of all executors, on whichever thread."""
-        self._answers.put((task, reply, error))
+            task.slot.executor.submit(task.slot, kind, data, task)
 
     def _finish(self, task: Task, result: Any) -> None:
         slot = task.slot
         del self._tasks[task.id]
         self.ready[task.id] = (task.id, slot.incarnation, slot.episode.step_count, result)
-        if slot.executor.refuses_late:
-            self._accept(task.batch)
+        batch = task.batch
+        if slot.executor.refuses_late and (batch.refused or not batch.accepted):
+            self._accept(batch)
 
     def _accept(self, batch: SentTogether) -> None:
         """Something of the batch was used: refusals in it are rows, and what waited for that can begin."""
@@ -192,7 +214,7 @@ class Dispatcher:
             batch.accepted = True
             for task in batch.tasks:
                 if task.waits:
-                    self._advance(task, None, None)
+                    self._begin(task)
         refused, batch.refused = batch.refused, {}
         for task, error in refused.values():
             is_reset = task.kind == "reset"

@@ -103,14 +103,9 @@ class Slot:
 
     # Flows.
 
-    def step(self, admitted: Any) -> SlotFlow[StepResult[Any]]:
-        if admitted is RECOVER:
-            return (yield from self._begin_next(StepResult(self.episode.last_obs)))
-        try:
-            result = yield "advance", admitted
-        except EnvWeaveError as error:
-            return (yield from self.failed(error))
-        return (yield from self.followed(result))
+    def recover(self) -> SlotFlow[StepResult[Any]]:
+        """A step in place of which the next episode begins."""
+        return (yield from self._begin_next(StepResult(self.episode.last_obs)))
 
     def respond(self, request_id: str, value: Any) -> SlotFlow[StepResult[Any]]:
         try:

@@ -19,9 +19,6 @@ _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 _decode = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode
 
-decode_trusted = _decode
-"""JSON of a server to data, without a check of its depth. Raises `ValueError` or `RecursionError`."""
-
 encode_unchecked = _encode
 """`encode` without the error for text with a lone surrogate: raises `UnicodeEncodeError`."""
 
@@ -37,6 +34,25 @@ def decode(text: str | bytes) -> Any:
     if _may_be_deep(text.encode() if isinstance(text, str) else text) and _too_deep(data):
         raise ProtocolError(f"JSON is nested deeper than {MAX_DEPTH} levels")
     return data
+
+
+class ReplyMessage(msgspec.Struct, gc=False):
+    """A message of a server. One without a `ref` is about the whole connection."""
+
+    type: str = ""
+    ref: int = 0
+    id: int | None = None
+    """The number of the call; None for what was not asked for by a numbered call."""
+    data: Any = None
+
+
+_decode_replies = msgspec.json.Decoder(list[ReplyMessage] | ReplyMessage).decode
+
+
+def decode_replies(frame: bytes) -> list[ReplyMessage]:
+    """The messages of a frame, without a check of their depth. Raises `ValueError` or `RecursionError`."""
+    replies = _decode_replies(frame)
+    return replies if isinstance(replies, list) else [replies]
 
 
 def encode(data: Any) -> bytes:

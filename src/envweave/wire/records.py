@@ -207,6 +207,8 @@ class _RecordReader(ObjectReader):
         self._text: str | None = schema.get("description")
         self._is_dict = bool(schema.get("x-dict"))  # a TypedDict
         self._nested = nested
+        self._last: tuple[tuple[str, ...] | None, type[Record]] = (None, Record)
+        """The keys and the type of the last value: most values have the same."""
 
     def __call__(self, data: Any) -> Any:
         if not isinstance(data, dict) or not self.required <= data.keys():
@@ -214,8 +216,12 @@ class _RecordReader(ObjectReader):
         content = with_parts(data, self._nested) if self._nested else data
         if self._is_dict:
             return content
-        value = object.__new__(record_type(self._title, tuple(data), self._text))
-        value.__dict__.update(content)
+        keys, (known, cls) = tuple(data), self._last
+        if keys != known:
+            cls = record_type(self._title, keys, self._text)
+            self._last = (keys, cls)
+        value = object.__new__(cls)
+        value.__dict__ = content
         return value
 
 

@@ -16,28 +16,38 @@ Result: TypeAlias = ResetResult[Any] | StepResult[Any]
 def result_to_data(
     result: Result, pending: tuple[Request, ...] | None = None, known: tuple[Request, ...] | None = None
 ) -> dict[str, Any]:
-    """The extended form. What the other side has (`known`, the requests of the result before) is left out.
+    """The extended form. What the other side has is left out: the requests if they are those of the result before
+    (`known`), and the info if it is the observation's `metadata`.
 
     Raises `NotJSONableError` naming the field that has no JSON form.
     """
+    observation, info, requests = result.observation, result.info, result.requests
     data: dict[str, Any] = {
-        "observation": to_json(result.observation, where="observation"),
+        "observation": to_json(observation, where="observation"),
         "reward": to_json(result.reward, where="reward"),
         "done": result.done,
     }
-    if isinstance(result, StepResult):
-        if result.terminated is not False:
-            data["terminated"] = to_json(result.terminated, where="terminated")
-        if result.truncated is not False:
-            data["truncated"] = to_json(result.truncated, where="truncated")
-    if result.info:
-        data["info"] = to_json(result.info, where="info")
-    requests = result.requests
+    if result.terminated is not False:
+        data["terminated"] = to_json(result.terminated, where="terminated")
+    if result.truncated is not False:
+        data["truncated"] = to_json(result.truncated, where="truncated")
+    sent = data["observation"]
+    metadata = sent.get("metadata") if sent.__class__ is dict else None
+    if info if metadata is None else info is not getattr(observation, "metadata", None):
+        data["info"] = to_json(info, where="info")
     if requests is not known and requests != known:
         data["requests"] = to_json(requests, where="requests")
     if pending is not None and pending is not requests and pending != open_requests(requests):
         data["pending"] = to_json(pending, where="pending")
     return data
+
+
+def info_of(data: Mapping[str, Any]) -> dict[str, Any]:
+    """The info of a result in the extended form."""
+    info = data.get("info")
+    if info is None and data["observation"].__class__ is dict:
+        info = data["observation"].get("metadata")
+    return info if isinstance(info, dict) else {}
 
 
 def openenv_data(result: Result) -> dict[str, Any]:

@@ -131,7 +131,7 @@ def test_calls_are_numbered_and_run_once():
         again = await call(2, "/step", {"action": {"message": "b"}})
         late = await call(4, "/step", {"action": {"message": "c"}})
         assert first.content == again.content
-        assert first.json()["info"]["step"] == 1
+        assert first.json()["observation"]["metadata"]["step"] == 1
         assert late.status_code == 409
         assert (await client.delete(f"/sessions/{session}")).status_code == 200
         assert (await call(3, "/step", {"action": {"message": "c"}})).status_code == 404

@@ -7,6 +7,7 @@ from envweave.client.remote import RemoteEpisode
 from envweave.errors import NotJSONableError, ProtocolError
 from envweave.requests import AutoresetReady, EpisodeEnd, LogEvent, NeedAction, ToolCall
 from envweave.results import ResetResult, StepResult
+from envweave.types import Observation
 from envweave.wire.codec import decode, encode
 from envweave.wire.faults import requests_from_data
 from envweave.wire.results import open_requests, openenv_data, openenv_result, result_to_data
@@ -26,6 +27,10 @@ STEPS = {
         {"a": 1, "b": 2}, {"a": 0.5, "b": None}, {"a": True, "b": False, "__all__": False}, {"a": False, "b": False}
     ),
     "agents done": StepResult({"a": 1}, {"a": 1.0}, {"a": True}, {"a": False}),
+    "metadata and no info": StepResult({"metadata": {"step": 1}}),
+    "metadata that is text": StepResult({"metadata": "of the image"}),
+    "metadata and another info": StepResult({"metadata": {"step": 1}}, info={"step": 2}),
+    "metadata and an equal info": StepResult({"metadata": {"step": 1}}, info={"step": 1}),
 }
 
 
@@ -149,3 +154,10 @@ def test_what_is_not_a_result_is_a_protocol_error(data):
 def test_a_result_of_an_openenv_server_whose_end_is_not_a_flag_is_a_protocol_error():
     with pytest.raises(ProtocolError, match="is not a result"):
         openenv_result({"observation": 1, "done": "no"})
+
+
+def test_an_info_that_is_the_observation_s_metadata_is_sent_once():
+    said = Observation(metadata={"step": 1})
+    data = crossed(result_to_data(StepResult(said, info=said.metadata)))
+    assert "info" not in data
+    assert step_from_data(data).info == {"step": 1}

@@ -159,7 +159,6 @@ class REPLEnvironment(CodeEnvironment[REPLAction, REPLObservation]):
             self._python,
             self._submission,
             action.code,
-            quotable=lambda: (episode.context, *self._questions.heard.texts()),
             last=last,
             longest=self._max_output,
         )

@@ -9,7 +9,6 @@ from typing import Any
 
 from envweave.core.handle import EnvHandle
 from envweave.envs.repl.asking import Asker, Query, asker_for, side_by_side
-from envweave.envs.repl.heard import Heard
 from envweave.envs.repl.recursion import Budget, Lineage, answer_below
 from envweave.envs.repl.types import REPLAction, REPLObservation
 from envweave.envs.shared import Share
@@ -41,8 +40,6 @@ class Questions:
         self._is_child = False
         self._lineage: Lineage | None = None
         self._asker: Share[Asker] | None = None
-        self.heard = Heard()
-        """What language models have said in this episode."""
 
     def below(self, lineage: Lineage) -> Questions:
         """Those of a REPL below another: whom it asks, and the bounds, come from above."""
@@ -60,7 +57,6 @@ class Questions:
         ask = partial(asker_for, helpers.query, helpers.batch, helpers.chat)
         asker = Share.new(ask(hf_token=hf_token, model=model))
         self.end()
-        self.heard = Heard()
         self._asker = asker
         self._lineage = Lineage(
             asker.thing,
@@ -77,7 +73,6 @@ class Questions:
         if other._asker is not None and other._lineage is not None:
             twin._asker = other._asker.again()
             twin._lineage = replace(other._lineage, budget=other._lineage.budget.copied())
-        twin.heard = Heard(other.heard.texts())
         return twin
 
     def fork(self) -> Questions:
@@ -96,17 +91,16 @@ class Questions:
 
     def llm_query(self, prompt: str, model: str | None = None) -> str:
         """Ask a language model. It sees nothing but the prompt."""
-        return self.heard.add(self._here.asker.query(_text(prompt), model))
+        return self._here.asker.query(_text(prompt), model)
 
     def llm_query_batched(self, prompts: list[str], model: str | None = None) -> list[str]:
         """Ask a language model several things at the same time; where one fails, the answer is `Error: …`."""
         here = self._here
-        answers = here.asker.query_batched(_texts(prompts), model, here.budget.ended.is_set)
-        return [self.heard.add(answer) for answer in answers]
+        return here.asker.query_batched(_texts(prompts), model, here.budget.ended.is_set)
 
     def rlm_query(self, prompt: str, model: str | None = None) -> str:
         """Have a language model work on a prompt in a REPL of its own, where it is `context`."""
-        return self.heard.add(answer_below(self._here, self._make, _text(prompt), model))
+        return answer_below(self._here, self._make, _text(prompt), model)
 
     def rlm_query_batched(self, prompts: list[str], model: str | None = None) -> list[str]:
         """The same for several prompts; where one comes to no answer, it is `Error: …`."""
@@ -114,8 +108,7 @@ class Questions:
         if not here.may_have_children:
             return self.llm_query_batched(prompts, model)
         ask = partial(answer_below, here, self._make, model=model)
-        answers = side_by_side(ask, _texts(prompts), here.budget.ended.is_set, _REPLS_AT_ONCE)
-        return [self.heard.add(answer) for answer in answers]
+        return side_by_side(ask, _texts(prompts), here.budget.ended.is_set, _REPLS_AT_ONCE)
 
     @property
     def _here(self) -> Lineage:

@@ -12,8 +12,8 @@ from typing import Any, ClassVar, Self, TypeVar
 
 from envweave.core.environment import Environment
 from envweave.core.transform import check_transform
+from envweave.envs.episode_session import ParkedSession
 from envweave.envs.interpreter import Interpreter
-from envweave.envs.stay import Parked
 from envweave.errors import InvalidActionError
 from envweave.sandbox import ExecutionResult
 from envweave.types import Action
@@ -36,7 +36,7 @@ class CodeAction(Action):
 class Moment:
     """A snapshot: the live Python, and what the environment knew of the episode."""
 
-    python: Parked
+    python: ParkedSession
     episode: Any
 
 

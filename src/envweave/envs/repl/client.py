@@ -20,7 +20,7 @@ from envweave.results import ResetResult, StepResult
 
 if TYPE_CHECKING:
     from envweave.client.managed_server import ManagedServer
-    from envweave.envs.repl.asking import Query
+    from envweave.envs.repl.llm_backends import Query
     from envweave.envs.repl.scoring import Metric
     from envweave.providers.base import Provider
     from envweave.sandbox import Limits

@@ -65,4 +65,3 @@ class Submission:
             return None
         self.trouble = "" if result.success else str(result.exception)
         return self._first if result.success else None
-

@@ -57,20 +57,41 @@ class ResetResult(Generic[ObsT]):
         return 2
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, init=False)
 class StepResult(Generic[ObsT, RewardT, FlagT]):
     """The outcome of one step. With several agents, `reward`, `terminated` and `truncated` are dicts by agent."""
 
     observation: ObsT
-    reward: RewardT = None  # type: ignore[assignment]  # the default of RewardT allows it
+    reward: RewardT
     """None means "not scored"; it is never to be read as 0.0."""
-    terminated: FlagT = False  # type: ignore[assignment]  # the default of FlagT allows it
+    terminated: FlagT
     """The task itself is over: solved or lost."""
-    truncated: FlagT = False  # type: ignore[assignment]
+    truncated: FlagT
     """The episode was cut off: by a limit, a deadline or a failure."""
-    info: dict[str, Any] = field(default_factory=dict)
-    requests: tuple[Request, ...] = ()
+    info: dict[str, Any]
+    requests: tuple[Request, ...]
     """What the environment tells or asks, in order."""
+
+    def __init__(
+        self,
+        observation: ObsT,
+        reward: RewardT = None,  # type: ignore[assignment]  # the default of RewardT allows it
+        terminated: FlagT = False,  # type: ignore[assignment]  # the default of FlagT allows it
+        truncated: FlagT = False,  # type: ignore[assignment]
+        info: dict[str, Any] | None = None,
+        requests: tuple[Request, ...] = (),
+        *,
+        done: bool = False,
+    ) -> None:
+        """`done` is OpenEnv's word: it means `terminated`, unless the result says that it is truncated."""
+        self.observation = observation
+        self.reward = reward
+        self.terminated = terminated
+        self.truncated = truncated
+        self.info = {} if info is None else info
+        self.requests = requests
+        if done and not truncated:
+            self.terminated = True  # type: ignore[assignment]
 
     @property
     def obs(self) -> ObsT:

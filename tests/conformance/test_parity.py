@@ -49,7 +49,8 @@ def serving():
         def url(id, isolation):
             if (id, isolation) not in running:
                 options = ("--allow-branching", "--isolation", isolation, "--log-level", "warning")
-                server = running_server(id, *options, env={"PYTHONPATH": HERE})
+                path = os.pathsep.join([HERE, os.environ.get("PYTHONPATH", "")])
+                server = running_server(id, *options, env={"PYTHONPATH": path})
                 running[id, isolation] = stack.enter_context(server)
             return running[id, isolation].url
 

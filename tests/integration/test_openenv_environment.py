@@ -103,7 +103,7 @@ def test_the_name_and_the_state_class_given_to_create_app_are_used(urls):
     assert "messages" in httpx.get(f"{urls['sync']}/schema").json()["state"]["properties"]
 
 
-@pytest.mark.parametrize(("name", "most"), [("sync", 4), ("lonely", 1), ("instance", 1)])
+@pytest.mark.parametrize(("name", "most"), [("sync", 4), ("lonely", 1)])
 def test_there_is_room_for_as_many_sessions_as_the_server_file_says(urls, played, name, most):
     opened = []
     with httpx.Client(base_url=urls[name]) as client:
@@ -118,3 +118,13 @@ def test_there_is_room_for_as_many_sessions_as_the_server_file_says(urls, played
         finally:
             for session in opened:
                 client.delete(f"/sessions/{session}")
+
+
+def test_all_sessions_over_http_are_the_one_of_the_instance(urls, played):
+    with httpx.Client(base_url=urls["instance"]) as client:
+        first, second = (client.post("/sessions").json() for _ in range(2))
+        assert first["shared"] is second["shared"] is True
+        assert first["session_id"] == second["session_id"]
+        for _ in range(2):
+            assert client.delete(f"/sessions/{first['session_id']}").status_code == 200
+        assert client.delete(f"/sessions/{first['session_id']}").status_code == 404

@@ -242,8 +242,8 @@ def test_nothing_that_can_be_kept_of_an_environment_has_the_token(model, caplog)
         snapshot = env.snapshot()
         inner = env._handle.unwrapped
         assert isinstance(inner, REPLEnvironment)
-        assert not leaks(repr(snapshot) + repr(env) + repr(vars(inner)) + repr(vars(inner._questions)) + caplog.text)
-        for each in (snapshot, inner, inner._questions):
+        assert not leaks(repr(snapshot) + repr(env) + repr(vars(inner)) + repr(vars(inner._llm)) + caplog.text)
+        for each in (snapshot, inner, inner._llm):
             with pytest.raises((TypeError, UsageError, pickle.PicklingError)):
                 pickle.dumps(each)
         with env.fork() as twin:

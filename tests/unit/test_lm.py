@@ -226,7 +226,7 @@ def test_the_model_is_the_callers_else_the_operators_else_a_default():
 
 
 def test_sampling_is_openenvs_at_hugging_face_and_the_operators_elsewhere():
-    assert settings_from(None, "mine", {})["extra"]["chat_template_kwargs"] == {"enable_thinking": False}
+    assert settings_from(None, "mine", {})["extra"] == {"top_p": 0.95}
     assert settings_from(None, None, OPERATOR)["extra"] == {}
     assert settings_from(None, "mine", {"LLM_EXTRA": '{"top_k": 5}'})["extra"]["top_k"] == 5
     for wrong in ("[]", "{", "7"):

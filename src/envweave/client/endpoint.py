@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 TOKEN_VARIABLE = "ENVWEAVE_TOKEN"  # noqa: S105  (the name of the variable, not a secret)
 
+REFUSED_SHARE = 0.2
+"""Of `connect_timeout_s`."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerEndpoint:
@@ -34,6 +37,13 @@ class ServerEndpoint:
     max_message_bytes: int = 100 * 1024 * 1024
     ping_interval_s: float | None = 20.0
     ping_timeout_s: float | None = 20.0
+
+    @property
+    def refused_timeout_s(self) -> float:
+        """How long to try for the first connection while nobody listens: a server that is being started needs a moment,
+        but usually the address is wrong. One that is started for us is waited for.
+        """
+        return self.connect_timeout_s * (1.0 if self.managed is not None else REFUSED_SHARE)
 
     async def ensure_running(self) -> Self:
         """The endpoint with the address of a running server. Raises `ProviderError` if it cannot be started."""

@@ -269,7 +269,7 @@ class EnvClient(Launchable, EnvHandle[ActT, ObsT], Generic[ActT, ObsT, StateT]):
         open_websocket = load("envweave.client.websocket:open_websocket", extra="client")
         new_connection = load("envweave.client.connection:ServerConnection", extra="client")
         endpoint = await self.endpoint.ensure_running()
-        socket = await open_websocket(endpoint)
+        socket = await open_websocket(endpoint, first=True)
         if socket.subprotocol is None:
             from envweave.client.openenv import open_openenv
 

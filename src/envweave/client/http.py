@@ -1,6 +1,7 @@
 """Sessions over plain HTTP. Only this module and `openenv` use httpx.
 
-A call that gets no answer is sent again under its number, which the server runs once however often it comes.
+A call that gets no answer is sent again under its number, which the server runs once however often it comes. On a
+server that shares one environment among all clients, calls have no numbers and are not sent again.
 """
 
 from __future__ import annotations
@@ -47,6 +48,8 @@ class HTTPSession(RemoteSession):
         self._endpoint = endpoint
         self._spec = spec
         self._number = 0
+        self._shared = False
+        """Other clients use the session too, so calls have no numbers, and one that gets no answer is not repeated."""
         self._call: PendingCall | None = None
         self._asking: asyncio.Task[None] | None = None
         self._http = _client(endpoint)
@@ -60,13 +63,14 @@ class HTTPSession(RemoteSession):
                 hint = "OpenEnv keeps no episode over HTTP: use EnvClient, which speaks its WebSocket"
                 raise UnsupportedError(f"{session.server} has no sessions over HTTP", hint)
             session.opened = Opened.from_data(_answer(response))
+            session._shared = session.opened.shared
         except BaseException:
             await session._http.aclose()
             raise
         return session
 
     def send(self, call: PendingCall) -> None:
-        if call.kind != "close":
+        if call.kind != "close" and not self._shared:
             self._number += 1
             call.number = self._number
         self._call = call
@@ -83,7 +87,7 @@ class HTTPSession(RemoteSession):
             body = b'{"action":%b}' % call.body
         try:
             response = await self._in_turn(call, method, path, body)
-            if response.status_code == TOO_LARGE:
+            if response.status_code == TOO_LARGE and call.number:
                 self._number -= 1  # the server did not read it, so its number is free
             call.answer(_answer(response))
         except EnvWeaveError as error:
@@ -111,8 +115,9 @@ class HTTPSession(RemoteSession):
     async def _reached(self, method: str, path: str, body: bytes, number: int = 0) -> httpx.Response:
         """Send until the server answers. Raises `TransportError`, or `SessionLostError` for a call on a session."""
         headers = {"content-type": "application/json"}
-        if number:
+        if number or self._shared:
             headers |= {SESSION_HEADER: self.opened.session_id, CALL_HEADER: str(number)}
+        patience = self._endpoint.connect_timeout_s if number else self._endpoint.refused_timeout_s
         end: float | None = None
         attempt = 0
         while True:
@@ -131,7 +136,7 @@ class HTTPSession(RemoteSession):
                     # The server may have run it, so it must not be sent again.
                     raise TransportError(f"no answer from {self.server}: {reason}") from None
             reason = await self._checked(number, reason)
-            end = end or self.home.time() + self._endpoint.connect_timeout_s
+            end = end or self.home.time() + patience
             pause = pause_before(attempt)
             attempt += 1
             if self.home.time() + pause >= end:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
@@ -42,22 +43,31 @@ class Launchable:
 
     @classmethod
     def from_hub(
-        cls, space: str, *, use_docker: bool = True, trust_remote_code: bool | None = None, **options: Any
+        cls,
+        repo_id: str,
+        *,
+        use_docker: bool = True,
+        tag: str = "latest",
+        project_path: str | os.PathLike[str] | None = None,
+        trust_remote_code: bool | None = None,
+        **options: Any,
     ) -> Self:
         """Start the environment of the Space `org/name`, and connect; `close` stops it.
 
-        With `use_docker` its image runs in a container, else its package is installed and run by uv on this machine,
-        which needs your consent: `trust_remote_code=True` or `ENVWEAVE_TRUST_REMOTE_CODE=1`.
+        With `use_docker` its image with that `tag` runs in a container. Otherwise uv installs and runs its package on
+        this machine, which needs your consent: `trust_remote_code=True` or `ENVWEAVE_TRUST_REMOTE_CODE=1`.
+        `project_path`, a folder or what uv can install, replaces the package of the Space and needs no consent.
         """
-        hub = load("envweave.providers.hub:Space")(space)
+        hub = load("envweave.providers.hub:Space")(repo_id)
         if use_docker:
-            return cls.from_docker_image(hub.image, **options)
+            return cls.from_docker_image(hub.image(tag), **options)
         uv = load("envweave.providers.uv:UVProvider")
         names = ("env", "command", "with_packages", "python", "env_vars", "start_timeout")
         ours = {name: options.pop(name) for name in names if name in options}
         ours["env_vars"] = alone(ours.get("env_vars"), options.get("token"))
         options["token"] = ours["env_vars"][TOKEN]
-        return cls._connected(uv(hub.package(trust_remote_code), **ours), **options)
+        project = hub.package(trust_remote_code) if project_path is None else project_path
+        return cls._connected(uv(project, **ours), **options)
 
     @classmethod
     def from_env(cls, repo_id: str, *, use_docker: bool = True, **options: Any) -> Self:

@@ -96,6 +96,8 @@ class Opened:
     action_schema: Any = None
     observation_schema: Any = None
     state_schema: Any = None
+    shared: bool = False
+    """Other clients use the same session: the server has only one environment."""
 
     @classmethod
     def from_data(cls, data: Any) -> Opened:

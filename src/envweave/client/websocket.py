@@ -6,6 +6,7 @@ The usual way, a task that awaits `recv` and wakes another one, costs two turns 
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import ssl
 from collections.abc import Callable
@@ -77,14 +78,16 @@ class WebSocket(ClientConnection):
         return frozenset(int(close.code) for close in closes), next((c.reason for c in closes if c.reason), "")
 
 
-async def open_websocket(endpoint: ServerEndpoint, *, extended: bool = True) -> WebSocket:
+async def open_websocket(endpoint: ServerEndpoint, *, extended: bool = True, first: bool = False) -> WebSocket:
     """A connection to the server; its `subprotocol` is None if that is an OpenEnv server.
 
-    Failures that may pass are retried for `connect_timeout_s`. Raises `UnauthorizedError`, else `TransportError`, or
-    `ProviderError` if the server was started for us and is gone.
+    Failures that may pass are retried for `connect_timeout_s`, or for `endpoint.refused_timeout_s` if nobody listens
+    there and this is the `first` connection. Raises `UnauthorizedError`, else `TransportError`, or `ProviderError` if
+    the server was started for us and is gone.
     """
     loop = asyncio.get_running_loop()
-    end = loop.time() + endpoint.connect_timeout_s
+    began = loop.time()
+    end = began + endpoint.connect_timeout_s
     attempt = 0
     while True:
         try:
@@ -98,6 +101,8 @@ async def open_websocket(endpoint: ServerEndpoint, *, extended: bool = True) -> 
             raise TransportError(f"cannot trust {endpoint.address.ws}: {error.verify_message}") from error
         except (OSError, WebSocketException, EOFError) as error:
             reason = describe(error)
+            if first and _is_refusal(error):
+                end = min(end, began + endpoint.refused_timeout_s)
         unknown = await endpoint.check_alive()
         reason = f"{reason}; {unknown}" if unknown else reason
         pause = pause_before(attempt)
@@ -105,6 +110,11 @@ async def open_websocket(endpoint: ServerEndpoint, *, extended: bool = True) -> 
         if loop.time() + pause >= end:
             _unreachable(endpoint, reason)
         await asyncio.sleep(pause)
+
+
+def _is_refusal(error: BaseException) -> bool:
+    """Whether nobody listens at the address; a name with several addresses raises one `OSError` for all of them."""
+    return isinstance(error, ConnectionRefusedError) or f"[Errno {errno.ECONNREFUSED}]" in str(error)
 
 
 def pause_before(attempt: int) -> float:

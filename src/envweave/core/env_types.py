@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
 from typing import Any, NamedTuple, TypeVar
 
+from envweave.core.environment import DefaultState
 from envweave.results import ResetResult, StepResult
 from envweave.types import Action, Observation, State
 
@@ -100,6 +101,8 @@ def _state_type(cls: type) -> Any:
 def declared_state(cls: type) -> Any:
     """What `state`, a property, a method or an attribute, is declared to be; None if the class does not say."""
     member = getattr(cls, "state", None)
+    if isinstance(member, DefaultState):
+        return None
     member = getattr(member, "fget", None) or member
     try:
         if callable(member):

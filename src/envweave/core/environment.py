@@ -4,21 +4,35 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, ClassVar, Generic, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol
 
 from typing_extensions import TypeVar
+
+from envweave.types import State
 
 ActT = TypeVar("ActT", default=Any)
 ObsT = TypeVar("ObsT", default=Any)
 
 
+class DefaultState:
+    """The `state` of an environment whose author has none: an empty `State`.
+
+    Not a property, so that an author may write `self.state = …`. A handle counts steps and knows the episode, and
+    returns its own `State` instead.
+    """
+
+    def __get__(self, env: Any, cls: type) -> Any:
+        return self if env is None else State()
+
+
 class EnvironmentBase(Generic[ActT, ObsT]):
     """The optional members of both kinds of environment.
 
-    Other optional members are looked up by name and have no default here: `state` (property or method), `render()`,
-    `respond(request_id, value)` for an environment that asks for tool calls, `snapshot()` with `restore(snapshot)`,
-    `fork()` where a live copy is cheaper than those two, `tools` that are served over MCP, and for several agents
-    `agents` and `to_act`. An environment without `snapshot` and `fork` is copied with `deepcopy`.
+    `state` may be a property, a method or an attribute. Other optional members are looked up by name and have no
+    default here: `render()`, `respond(request_id, value)` for an environment that asks for tool calls, `snapshot()`
+    with `restore(snapshot)`, `fork()` where a live copy is cheaper than those two, `tools` that are served over MCP,
+    and for several agents `agents` and `to_act`. An environment without `snapshot` and `fork` is copied with
+    `deepcopy`.
     """
 
     SUPPORTS_CONCURRENT_SESSIONS: ClassVar[bool] = True
@@ -38,6 +52,9 @@ class EnvironmentBase(Generic[ActT, ObsT]):
 
     deadline: float | None = None
     """Seconds an agent has for an action; None means no limit."""
+
+    if not TYPE_CHECKING:  # a declared type would forbid some of the forms in which authors have it
+        state = DefaultState()
 
 
 class Environment(EnvironmentBase[ActT, ObsT], ABC):

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, ClassVar, NamedTuple, NoReturn, Protocol
 
 from envweave.core.env_types import declared_state, types_of
+from envweave.core.environment import DefaultState
 from envweave.core.episode_ids import new_episode_id
 from envweave.core.flow import Flow
 from envweave.core.referee import BUSY, CLOSED, LATE, NEW, OVER, Referee, announce
@@ -142,7 +143,7 @@ class Operations:
         from envweave.core.schema import full_schema  # pydantic, loaded with the first typed environment
 
         declared = types_of(self.env).state or declared_state(self.env.__class__)
-        if declared is None and getattr(self.env, "state", None) is None:
+        if declared is None and self._own_state() is None:
             declared = State
         return None if declared is None else full_schema(declared)
 
@@ -250,13 +251,20 @@ class Operations:
 
     def stating(self) -> Flow[Any]:
         try:
-            state = getattr(self.env, "state", None)
+            state = self._own_state()
             state = (yield state) if callable(state) else state
         except NotImplementedError:  # how PettingZoo says that there is none
             state = None
         except BaseException as error:
             self._raise("state", error)
         return self.referee.state() if state is None else _with_episode_id(state, self.referee.episode_id)
+
+    def _own_state(self) -> Any:
+        """The author's `state`, which may be a method; None if there is none."""
+        has_default = isinstance(getattr(type(self.env), "state", None), DefaultState)
+        if has_default and "state" not in getattr(self.env, "__dict__", {}):
+            return None
+        return getattr(self.env, "state", None)
 
     def rendering(self) -> Flow[Any]:
         return (yield from self._asking("render"))

@@ -27,6 +27,9 @@ from envweave.types import Observation, State
 NEW, RUNNING, WAITING, BUSY, OVER, CLOSED = "new", "running", "waiting", "busy", "over", "closed"
 """The phases of an episode; `waiting` is for the reply to a tool call, `busy` while environment code runs."""
 
+AFTER_END = "call env.reset(); ew.make(…, autoreset=True) does so by itself"
+"""The hint for a step after the end of an episode."""
+
 LATE: Any = object()
 """In place of an action that came after its deadline."""
 
@@ -113,7 +116,10 @@ class Referee:
         if self.phase is NEW:
             raise ResetNeededError(f"{self.env_id} was not reset yet", "call env.reset() first")
         if self.phase is OVER:
-            raise ResetNeededError(f"the episode of {self.env_id} is over", "call env.reset(), or use autoreset=True")
+            raise ResetNeededError(
+                f"the episode of {self.env_id} is over",
+                AFTER_END,
+            )
         waiting = next(iter(self.tool_calls), "?")
         raise UsageError(f"tool call {waiting!r} is waiting for its reply", f"env.respond({waiting!r}, value)")
 

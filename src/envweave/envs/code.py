@@ -12,8 +12,8 @@ from typing import Any, ClassVar, Self, TypeVar
 
 from envweave.core.environment import Environment
 from envweave.core.transform import check_transform, scored
+from envweave.envs.episode_session import ParkedSession
 from envweave.envs.interpreter import Interpreter
-from envweave.envs.stay import Parked
 from envweave.errors import InvalidActionError, ResetNeededError
 from envweave.rewards.observation import member, metadata_of
 from envweave.rewards.transforms import STYLE_PAID
@@ -38,7 +38,7 @@ class CodeAction(Action):
 class Moment:
     """A snapshot: the live Python, and what the environment knew of the episode."""
 
-    python: Parked
+    python: ParkedSession
     episode: Any
     is_over: bool = False
     paid: Mapping[str, Any] = field(default_factory=dict)

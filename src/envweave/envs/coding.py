@@ -8,8 +8,8 @@ from typing import Any
 
 from envweave.client.env_client import EnvClient
 from envweave.envs.code import CodeAction, CodeEnvironment
+from envweave.envs.episode_session import Prelude
 from envweave.envs.interpreter import MODULES, Interpreter
-from envweave.envs.stay import Furniture
 from envweave.envs.transcript import shown_error, shown_output
 from envweave.errors import UsageError
 from envweave.rewards import create_safe_env_transform
@@ -60,7 +60,7 @@ class CodingEnvironment(CodeEnvironment[CodeAction, CodeObservation]):
         super().__init__(Interpreter(limits=limits, modules=modules, sandbox=sandbox), transform, CodeState())
 
     def reset(self, *, seed: int | None = None, episode_id: str | None = None) -> CodeObservation:
-        self._python.begin(seed=seed, furniture=Furniture())
+        self._python.begin(seed=seed, prelude=Prelude())
         self._begin_episode(CodeState(episode_id=episode_id))
         return CodeObservation()
 

@@ -13,8 +13,8 @@ from dataclasses import fields
 from typing import Any
 
 from envweave.core.suggest import nearest
+from envweave.envs.episode_session import EpisodeSession, Functions, ParkedSession, Prelude, share_in
 from envweave.envs.shared import Share
-from envweave.envs.stay import Functions, Furniture, Parked, Stay, housed
 from envweave.errors import ClosedError, ResetNeededError, UsageError
 from envweave.sandbox import ExecutionResult, Limits, Sandbox, Session
 from envweave.sandbox.core import UNSET
@@ -46,37 +46,37 @@ class Interpreter:
         self._modules = _names(modules)
         if sandbox is not None and not isinstance(sandbox, Mapping):
             raise UsageError(f"sandbox is {sandbox!r}", "it has options of `Sandbox`: sandbox={'backend': 'docker'}")
-        self._house = _house(_limits(limits), {"preload": self._modules, **(sandbox or {})})
-        self._stay: Stay | None = None
+        self._sandbox = _shared_sandbox(_limits(limits), {"preload": self._modules, **(sandbox or {})})
+        self._current: EpisodeSession | None = None
         self._closed = False
 
     @property
     def begun(self) -> bool:
         """Is there an episode?"""
-        return self._stay is not None
+        return self._current is not None
 
     @property
     def session(self) -> Session:
         return self._here.session
 
-    def begin(self, *, seed: int | None = None, tools: Functions | None = None, furniture: Furniture) -> None:
+    def begin(self, *, seed: int | None = None, tools: Functions | None = None, prelude: Prelude) -> None:
         """A new session in place of the old one. With a seed, `random` inside is seeded."""
         self._check_open()
         imports = [f"import {name}" for name in self._modules if name.partition(".")[0] not in (tools or ())]
         seeded = "" if seed is None else _SEEDED.format(seed=checked_seed(seed))
-        definitions = "\n".join((*imports, seeded, furniture.definitions))
-        house, seat = housed(self._house, lambda: self._house.thing.start(tools=tools))
+        definitions = "\n".join((*imports, seeded, prelude.definitions))
+        sandbox, session = share_in(self._sandbox, lambda: self._sandbox.thing.start(tools=tools))
         names = frozenset(tools or ())
-        self._move(Stay(house, seat, Furniture(definitions, furniture.values), names))
+        self._move(EpisodeSession(sandbox, session, Prelude(definitions, prelude.values), names))
 
     def run(self, code: str, timeout: float | None = UNSET) -> ExecutionResult:
         """Run code. If it had to be killed, the next run finds what the episode began with, and the files."""
-        stay = self._here
-        result = stay.session.run(code, timeout)
-        if self._stay is not stay:  # by another thread
+        current = self._here
+        result = current.session.run(code, timeout)
+        if self._current is not current:  # by another thread
             raise ClosedError("the episode was ended while its code ran")
         if result.state != "ended":
-            stay.furnish()
+            current.run_prelude()
         return result
 
     def get(self, name: str) -> Any:
@@ -92,16 +92,16 @@ class Interpreter:
 
     def fork(self, tools: Functions | None = None) -> Interpreter:
         """Another with the same live state; `tools` answer there in place of those here, if the code knows them."""
-        stay = self._here.fork(tools)
+        current = self._here.fork(tools)
         twin = copy(self)
-        twin._house, twin._stay = self._house.again(), stay
+        twin._sandbox, twin._current = self._sandbox.again(), current
         return twin
 
-    def snapshot(self) -> Parked:
+    def snapshot(self) -> ParkedSession:
         """The live state, for `resume`."""
         return self._here.park()
 
-    def resume(self, parked: Parked, tools: Functions | None = None) -> None:
+    def resume(self, parked: ParkedSession, tools: Functions | None = None) -> None:
         """Be as the snapshot was until the next episode; it may be of another interpreter with other walls."""
         self._check_open()
         self._move(parked.start(tools))
@@ -109,32 +109,32 @@ class Interpreter:
     def close(self) -> None:
         """For good. Safe to call twice."""
         self._closed = True
-        stay, self._stay = self._stay, None
+        current, self._current = self._current, None
         try:
-            if stay is not None:
-                stay.end()
+            if current is not None:
+                current.end()
         finally:
-            self._house.leave()
+            self._sandbox.leave()
 
     @property
-    def _here(self) -> Stay:
+    def _here(self) -> EpisodeSession:
         self._check_open()
-        if self._stay is None:
+        if self._current is None:
             raise ResetNeededError("there is no episode yet", "call env.reset() first")
-        return self._stay
+        return self._current
 
     def _check_open(self) -> None:
         if self._closed:
             raise ClosedError("the environment is closed")
 
-    def _move(self, stay: Stay) -> None:
-        """Into a stay that is ready. If it cannot be made so, all is as it was."""
+    def _move(self, current: EpisodeSession) -> None:
+        """Continue in another session, once its prelude has run. If that fails, nothing changes."""
         try:
-            stay.furnish()
+            current.run_prelude()
         except BaseException:
-            stay.end()
+            current.end()
             raise
-        old, self._stay = self._stay, stay
+        old, self._current = self._current, current
         if old is not None:
             old.end()
         if self._closed:  # meanwhile, by another thread
@@ -163,7 +163,7 @@ def checked_seed(seed: Any) -> int | None:
     return int(seed)
 
 
-def _house(limits: Limits, options: Mapping[str, Any]) -> Share[Sandbox]:
+def _shared_sandbox(limits: Limits, options: Mapping[str, Any]) -> Share[Sandbox]:
     """The sandbox that holds code in this way."""
     _check_names("option of the sandbox", options, inspect.signature(Sandbox).parameters.keys() - {"limits"})
 

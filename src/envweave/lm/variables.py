@@ -22,9 +22,10 @@ from envweave.errors import UsageError
 from envweave.lm.address import checked_url
 
 HF_ROUTER = "https://router.huggingface.co/v1"
-DEFAULT_MODEL = "Qwen/Qwen3.5-9B"
-HF_SAMPLING: Mapping[str, Any] = {"top_p": 0.95, "top_k": 20, "chat_template_kwargs": {"enable_thinking": False}}
-"""What OpenEnv's REPL asks of Hugging Face."""
+DEFAULT_MODEL = "Qwen/Qwen3-Coder-480B-A35B-Instruct"
+"""Served by several providers behind Hugging Face's router; open weights, and it does not think before it answers."""
+HF_SAMPLING: Mapping[str, Any] = {"top_p": 0.95}
+"""Only what every provider behind the router understands; `LLM_EXTRA` adds more."""
 
 
 def settings_from(model: str | None, hf_token: str | None, environ: Mapping[str, str]) -> dict[str, Any] | None:

@@ -23,9 +23,8 @@ class Space:
         self.id = space
         self._slug = re.sub(r"[^a-z0-9]+", "-", f"{match['owner']}-{match['name']}".lower()).strip("-")
 
-    @property
-    def image(self) -> str:
-        return f"{os.environ.get('HF_SPACES_REGISTRY') or IMAGES}/{self._slug}:latest"
+    def image(self, tag: str = "latest") -> str:
+        return f"{os.environ.get('HF_SPACES_REGISTRY') or IMAGES}/{self._slug}:{tag}"
 
     def package(self, trust_remote_code: bool | None = None) -> str:
         """What uv installs. Raises `UsageError` where nobody has agreed to run code from outside."""

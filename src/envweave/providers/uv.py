@@ -19,16 +19,17 @@ OPENENV_SCRIPT = "server"
 class UVProvider(SubprocessProvider):
     """`uv run` of a project's server, on this machine and without walls: install only what you trust.
 
-    `project` is a folder with a pyproject.toml, or what `uv` can install (`my-env==1.2`, `git+https://…`). A folder is
-    served by the name under which it offers an environment to envweave; what offers none, or is no folder, by OpenEnv's
-    command `server`. `env` names the environment where there are several, or where it cannot be seen; `command` says it
-    all, with `{port}` where the port belongs.
+    `project` is a folder with a pyproject.toml, or what `uv` can install (`my-env==1.2`, `git+https://…`);
+    `project_path` is OpenEnv's name for it. A folder is served by the name under which it offers an environment to
+    envweave; what offers none, or is no folder, by OpenEnv's command `server`. `env` names the environment where there
+    are several, or where it cannot be seen; `command` says it all, with `{port}` where the port belongs.
     """
 
     def __init__(
         self,
         project: str | os.PathLike[str] = "",
         *,
+        project_path: str | os.PathLike[str] | None = None,
         env: str = "",
         command: Sequence[str] | None = None,
         with_packages: Sequence[str] = (),
@@ -39,7 +40,7 @@ class UVProvider(SubprocessProvider):
         stop_timeout: float = 5.0,
     ) -> None:
         super().__init__(
-            os.fspath(project),
+            os.fspath(project if project_path is None else project_path),
             options=options,
             env_vars=env_vars,
             start_timeout=start_timeout,

@@ -21,6 +21,7 @@ from starlette.routing import BaseRoute, Route
 from envweave.core.spec import EnvSpec
 from envweave.server.auth import Door
 from envweave.server.http import Routes
+from envweave.server.logs import hide_frames
 from envweave.server.metrics import Metrics
 from envweave.server.offer import Offer
 from envweave.server.openapi import description
@@ -34,6 +35,7 @@ class Assembly:
     """What any application of ours has: its sessions, routes and middleware, and what happens at its start and end."""
 
     def __init__(self, offer: Offer, given: dict[str, Any]) -> None:
+        hide_frames()
         self.offer = offer
         self.settings = settings = Settings.chosen(offer.preferred(given))
         self.sessions = Sessions(offer, settings, Metrics())

@@ -28,7 +28,7 @@ from envweave.server.host import Form, Reply
 from envweave.server.mcp import JsonRpc
 from envweave.server.reading import read_opening
 from envweave.server.session import Session, give
-from envweave.server.sessions import Sessions
+from envweave.server.sessions import RELEASED, Sessions
 from envweave.server.streamable import Streamable, speaks_mcp
 from envweave.wire.codec import decode, encode
 from envweave.wire.faults import fault_from_data
@@ -90,7 +90,8 @@ class Routes:
         return Route(path, endpoint, methods=[method], name=name)
 
     async def call(self, name: str, request: Request) -> Response:
-        number = _number(request.headers.get(CALL_HEADER))
+        header = request.headers.get(CALL_HEADER)
+        number, form = _number(header), Form.OPENENV_HTTP if header is None else Form.EXTENDED
         data = await self._data(name, request)
         session = await self._session(request)
         if number is not None and number not in (session.last_id, session.last_id + 1):
@@ -100,9 +101,9 @@ class Routes:
             self._sessions.check_allowed(name)
         except UnsupportedError as error:
             return answered(session.refuse(number, error))
-        reply = await self._asked(session, name, data, Form.OPENENV_HTTP if number is None else Form.EXTENDED, number)
+        reply = await self._asked(session, name, data, form, number)
         connection = request.scope.get("extensions", {}).get("envweave")  # where uvicorn runs our own; see `lending`
-        if connection is not None and name == "step" and session.is_quick:
+        if connection is not None and name == "step" and session.is_quick and not session.shared:
             connection.lend_next(self._sessions.express, session, status_and_body)
         return answered(reply)
 
@@ -150,12 +151,21 @@ class Routes:
 
     async def open(self, request: Request) -> Response:
         data = await self._object(request)
-        session = await self._sessions.open(read_opening(data, f"{self._sessions.offer.name}#0"))
+        opening = read_opening(data, f"{self._sessions.offer.name}#0")
+        session = await self._sessions.open_or_share(opening)
         session.lease = self._sessions.settings.idle_timeout
-        return Response(encode(self._sessions.describe(session, schema=True)), 201, media_type=_JSON)
+        described = self._sessions.describe(session, schema=True)
+        if session.shared:
+            session.sharers += 1
+            described["shared"] = True
+        return Response(encode(described), 201, media_type=_JSON)
 
     async def close(self, request: Request) -> Response:
         session = self._sessions.find(request.path_params["session_id"])
+        if session.shared:
+            session.sharers = max(0, session.sharers - 1)
+            if session.owner is not None:
+                return answered(RELEASED)
         return answered(await self._sessions.close(session))
 
     async def mcp(self, request: Request) -> Response:
@@ -213,7 +223,8 @@ def status_of(error: EnvWeaveError) -> int:
 
 
 def _number(text: str | None) -> int | None:
-    if text is None:
+    """0 is for a call without a number: its reply has the extended form all the same."""
+    if text is None or text == "0":
         return None
     if not text.isascii() or not text.isdigit() or len(text) > 18 or int(text) < 1:
         raise ProtocolError(f"{CALL_HEADER} is {text!r:.80}", "number calls 1, 2, 3, …")

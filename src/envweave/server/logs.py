@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import sys
 import time
 from typing import Any
@@ -48,6 +49,21 @@ def _own(record: logging.LogRecord) -> dict[str, Any]:
 
 
 _NOT_OURS = {"message", "asctime", "color_message", "websocket", "taskName"}
+
+
+class HideFrames(logging.Filter):
+    """Drops what the websockets package logs at debug level: headers and frames, which hold tokens and session ids."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return record.levelno > logging.DEBUG or f"{os.sep}websockets{os.sep}" not in record.pathname
+
+
+_HIDE_FRAMES = HideFrames()
+
+
+def hide_frames() -> None:
+    """Keep tokens out of the log of a uvicorn that somebody else runs, at any level. A second call is harmless."""
+    logging.getLogger("uvicorn.error").addFilter(_HIDE_FRAMES)
 
 
 def configure(level: str, *, as_json: bool) -> None:

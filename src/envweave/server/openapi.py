@@ -121,8 +121,8 @@ _HEADERS = [
         "name": CALL_HEADER,
         "in": "header",
         "description": "The number of the call in its session: 1, 2, 3, … A number is run once, however often it is "
-        "sent. Asks for the extended result.",
-        "schema": {"type": "integer", "minimum": 1, "exclusiveMaximum": _MOST},
+        "sent; 0 is no number. Asks for the extended result.",
+        "schema": {"type": "integer", "minimum": 0, "exclusiveMaximum": _MOST},
     },
 ]
 

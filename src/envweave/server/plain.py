@@ -77,7 +77,7 @@ class PlainStream:
     async def _opened(self, asked: str | None) -> Session:
         if asked is None:
             name = self._sessions.offer.name
-            session = await self._sessions.open(read_opening(None, f"{name}#0"))
+            session = await self._sessions.open_or_share(read_opening(None, f"{name}#0"), exclusive=True)
         else:
             session = self._sessions.find(asked)
             if session.owner is not None:

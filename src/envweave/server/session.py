@@ -11,6 +11,7 @@ from functools import partial
 from time import monotonic
 from typing import Any, ClassVar
 
+from envweave.core.referee import AFTER_END
 from envweave.errors import BusyError, EnvError, EnvWeaveError, ProtocolError, ResetNeededError, SessionLostError
 from envweave.requests import EpisodeEnd
 from envweave.server.claim import Claim
@@ -75,6 +76,12 @@ class Session:
         """How long it may wait untouched; None for ever."""
         self.began: float | None = None
         """When the call that runs was begun, by the monotonic clock, which is finer than the loop's."""
+        self.shared = False
+        """Several clients use it: the server was given an instance, which is the only environment there is."""
+        self.reserved_until = 0.0
+        """By the loop's clock: until then it waits for the client whose connection dropped."""
+        self.sharers = 0
+        """Clients over HTTP that have not left; while there are any, nobody else's leaving closes the session."""
         self.closed = False
         self.leaving = False
         """Closed, or about to be."""
@@ -120,18 +127,20 @@ class Session:
         """Run a call. A number that was used already gives the answer of that call and runs nothing.
 
         `work` is what to do where the call takes more than the environment can do alone. Calls of tools wait for their
-        turn, and others wait for them: who calls tools is not who plays, and neither knows of the other.
+        turn, and others wait for them: who calls tools is not who plays, and neither knows of the other. So do calls
+        without a number on a shared session.
         """
+        patient = name in TOOL_CALLS or (self.shared and number is None)
         if number is not None and number == self.last_id == self._number:
             self._again(receiver)
             return
-        if self.began is not None and not self.closed and (name in TOOL_CALLS or self._call in TOOL_CALLS):
+        if self.began is not None and not self.closed and (patient or self._call in TOOL_CALLS):
             self._wait_turn(partial(self.call, name, data, form, receiver, number, work), receiver)
             return
         refusal = self._refusal(number)
         if refusal is None and not self._acquire():  # the express came first
-            if name in TOOL_CALLS:
-                self._loop.call_soon(partial(self.call, name, data, form, receiver))
+            if patient:
+                self._loop.call_soon(partial(self.call, name, data, form, receiver, number, work))
                 return
             refusal = self._busy()
         elif refusal is None and not self._is_next(number):  # and has even finished
@@ -144,7 +153,10 @@ class Session:
         self._receivers = [receiver]
         self._begin(name, number)
         if self._runner is None and name != "reset":
-            over = ResetNeededError(f"the episode of {self.env_id} is over", "call env.reset(), or use autoreset=True")
+            over = ResetNeededError(
+                f"the episode of {self.env_id} is over",
+                AFTER_END,
+            )
             self._finish(self._turn, fault(over))
         elif work is not None:
             self._loop.create_task(self._do(work))
@@ -164,6 +176,10 @@ class Session:
         self._pause, self.touched, self.began = now - self.touched, now, now
         self._turn += 1
         return self._turn
+
+    def restart_numbers(self) -> None:
+        """Another client has the session now, and numbers its calls from 1."""
+        self.last_id, self._number = 0, None
 
     def _is_next(self, number: int | None) -> bool:
         return number is None or number == self.last_id + 1

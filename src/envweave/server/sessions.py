@@ -29,6 +29,9 @@ log = logging.getLogger(__name__)
 TICK = 1.0
 """Seconds between two looks at all sessions, at most."""
 
+RELEASED = Reply("closed", b'{"requests":[]}')
+"""For a client that leaves a session which others use."""
+
 
 class Sessions:
     """Opens, finds and closes sessions. For one event loop; `start` comes first and `stop` last."""
@@ -109,9 +112,18 @@ class Sessions:
             await left
         if self.count >= self.most:
             self.metrics.refused += 1
-            message = f"server at capacity: {self.count}/{self.most} sessions active"
-            raise CapacityError(message, "close some, wait, or start the server with a higher --max-sessions")
+            raise self._full()
         self._building += 1
+
+    def _full(self) -> CapacityError:
+        message = f"server at capacity: {self.count}/{self.most} sessions active"
+        if self.offer.instance is not None:
+            hint = "it was given an instance: pass the class or a function to create_app, or share it by HTTPEnvClient"
+        elif not self.offer.concurrent and self.settings.isolation == "thread":
+            hint = "close the other one, or start the server with --isolation process"
+        else:
+            hint = "close some, wait, or start the server with a higher --max-sessions"
+        return CapacityError(message, hint)
 
     def _make_way(self) -> None:
         """The default session belongs to nobody in particular: once it is silent, it gives its place to a client."""
@@ -149,6 +161,7 @@ class Sessions:
             runner = await self._builder.build(opening, shelf)
             id = secrets.token_urlsafe(16)
             session = Session(id, opening, runner, shelf, self._rebuilt, self.loop, self.metrics)
+            session.shared = self.offer.instance is not None
             self._open[id] = session
             if isinstance(key, str):
                 session.key = key
@@ -157,6 +170,30 @@ class Sessions:
             self._building -= 1
         self.metrics.opened += 1
         log.debug("session opened", extra={"session": id[:8], "env_id": opening.env_id})
+        return session
+
+    async def open_or_share(self, opening: Opening, *, key: Any = None, exclusive: bool = False) -> Session:
+        """A session for a client: one of its own, or that of the instance which all clients share.
+
+        An `exclusive` client, over a WebSocket, gets the shared session only while no other one has it. Raises
+        `CapacityError`, or `UsageError` for options that the shared session was not opened with.
+        """
+        if self.offer.instance is None:
+            return await self.open(opening, key=key)
+        if self._default is None or (self._default.done() and not self._usable(self._default)):
+            self._default = self.loop.create_task(self.open(opening))
+        session = await asyncio.shield(self._default)
+        if exclusive and (session.owner is not None or self.loop.time() < session.reserved_until):
+            self.metrics.refused += 1
+            raise self._full()
+        if replace(opening, env_id=session.env_id) != session.opening:
+            hint = "all clients of this server share one environment: use the same options, or none"
+            raise UsageError("the environment is in use with other options", hint)
+        if exclusive:
+            session.restart_numbers()
+            if isinstance(key, str):
+                session.key = key
+                self._keys[key] = session
         return session
 
     def opened_with(self, key: Any) -> Session | None:
@@ -249,6 +286,7 @@ class Sessions:
         session.owner = None
         session.touched = self.loop.time()
         session.lease = lease
+        session.reserved_until = session.touched + (lease or 0)
         if lease == 0:
             self.close_soon(session, "disconnected")
 
@@ -294,6 +332,9 @@ class Sessions:
         timeout = self.settings.close_timeout
         if session.closed:
             return fault(SessionLostError(f"the session of {session.env_id} is closed"))
+        if session.sharers and why in ("closed", "disconnected", "not_resumed"):
+            session.owner, session.leaving, session.lease = None, False, self.settings.idle_timeout
+            return RELEASED
         session.closed = session.leaving = True
         owner = session.owner
         try:
@@ -321,7 +362,7 @@ class Sessions:
         """Close the environment. One that was given up in the middle of a call closes when that call returns."""
         runner, timeout = session.runner, self.settings.close_timeout
         if runner is None:
-            return Reply("closed", b'{"requests":[]}')
+            return RELEASED
         try:
             return await asyncio.wait_for(self._run(runner, "close", None), timeout)
         except EnvWeaveError as error:

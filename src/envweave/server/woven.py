@@ -169,7 +169,7 @@ class WovenStream:
         if found is not None and found.owner is not None and found.owner is not self:
             found.owner.session_taken(found)
         opening = partial(read_opening, data, f"{self._sessions.offer.name}#0")
-        session = found or await self._sessions.open(opening(), key=named.get("key"))
+        session = found or await self._sessions.open_or_share(opening(), key=named.get("key"), exclusive=True)
         if self._gone:
             self._sessions.close_soon(session, "disconnected")
             raise SessionLostError(f"nobody waits for {session.env_id}")

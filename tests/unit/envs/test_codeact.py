@@ -2,6 +2,7 @@
 
 import pickle
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -47,9 +48,9 @@ def test_it_is_used_as_its_users_write_it():
     env.close()
 
 
-def test_its_names_are_in_both_places():
-    assert envweave.codeact.__all__ == envweave.envs.codeact.__all__
-    for name in envweave.codeact.__all__:
+def test_envweave_codeact_has_all_its_names():
+    assert set(envweave.envs.codeact.__all__) < set(envweave.codeact.__all__)
+    for name in envweave.envs.codeact.__all__:
         assert getattr(envweave.codeact, name) is getattr(envweave.envs.codeact, name)
 
 
@@ -85,9 +86,9 @@ def test_code_that_fails_leaves_the_episode_as_it_was(env, code, kind):
     assert run(env, "kept").return_value == 1
 
 
-def test_a_step_before_the_first_reset_and_one_after_close_say_what_is_wrong():
+def test_a_fork_before_the_first_reset_and_a_step_after_close_say_what_is_wrong():
     env = create_codeact_env()
-    for call in (lambda: run(env, "1"), env.fork, env.snapshot):
+    for call in (env.fork, env.snapshot):
         with pytest.raises(ResetNeededError):
             call()
     assert env.state == CodeState()
@@ -229,6 +230,20 @@ def test_the_file_tools_write_read_list_and_delete(filing):
 def test_the_file_tools_stay_in_the_episodes_folder(filing, path):
     for call in (f"file_read({path!r})", f"file_write({path!r}, 'x')", f"file_delete({path!r})"):
         assert run(filing, call).exception.type == "PermissionError"
+
+
+def test_the_file_tools_reach_the_tmp_of_the_episode_from_inside_and_outside(filing):
+    run(filing, "file_write('/tmp/a/in.txt', 'in')")
+    assert run(filing, "open('/tmp/a/in.txt').read()").return_value == "in"
+    call = filing.tools.call
+    assert call("file_read", {"path": "/tmp/a/in.txt"}) == "in"
+    assert call("file_write", {"path": "/tmp/out.txt", "content": "out"}) == "wrote 3 characters to /tmp/out.txt"
+    assert run(filing, "file_read('/tmp/out.txt')").return_value == "out"
+    assert call("file_delete", {"path": "/tmp/out.txt"}) == "deleted /tmp/out.txt"
+    for path in ("/tmp/out.txt", "/tmp/../work/x", "/tmp/../../../etc/passwd"):
+        with pytest.raises(ew.EnvWeaveError):
+            call("file_read", {"path": path})
+    assert not Path("/tmp/a/in.txt").exists()
 
 
 def test_a_link_out_of_the_folder_is_not_followed(filing):

@@ -9,9 +9,9 @@ from collections import UserDict
 
 import pytest
 
+from envweave.envs.episode_session import Prelude
 from envweave.envs.interpreter import Interpreter
 from envweave.envs.shared import Share, _Pot
-from envweave.envs.stay import Furniture
 from envweave.errors import ClosedError, ResetNeededError, SandboxError
 
 
@@ -194,7 +194,7 @@ def test_a_close_that_raises_does_not_stop_the_sweeper():
 @pytest.fixture
 def python():
     made = Interpreter()
-    made.begin(furniture=Furniture())
+    made.begin(prelude=Prelude())
     yield made
     made.close()
 
@@ -207,15 +207,15 @@ def test_interpreters_with_the_same_walls_share_a_sandbox_and_others_do_not():
         Interpreter(modules=("math",)),
         Interpreter(sandbox={"files": {"a": ""}}),
     ]
-    assert len({id(each._house.thing) for each in same}) == 1
-    assert len({id(each._house.thing) for each in listed}) == 1
-    assert len({id(each._house.thing) for each in (*same, *listed, *others)}) == 5
+    assert len({id(each._sandbox.thing) for each in same}) == 1
+    assert len({id(each._sandbox.thing) for each in listed}) == 1
+    assert len({id(each._sandbox.thing) for each in (*same, *listed, *others)}) == 5
     for each in (*same, *listed, *others):
         each.close()
 
 
-def test_furniture_is_there_at_the_beginning_and_after_a_kill(python):
-    python.begin(furniture=Furniture("def twice(n): return 2 * n", {"context": "long", "answer": {"ready": False}}))
+def test_the_prelude_is_there_at_the_beginning_and_after_a_kill(python):
+    python.begin(prelude=Prelude("def twice(n): return 2 * n", {"context": "long", "answer": {"ready": False}}))
     code = "twice(2), context, answer, math.floor(1.5)"
     assert python.run(code).return_value == [4, "long", {"ready": False}, 1]
     python.run("context = answer = None\nimport os\nos._exit(1)")
@@ -223,8 +223,8 @@ def test_furniture_is_there_at_the_beginning_and_after_a_kill(python):
     assert set(python.variables()) == {"context", "answer"}
 
 
-def test_furniture_is_there_again_after_a_question_has_ended_the_interpreter(python):
-    python.begin(furniture=Furniture(values={"context": "long"}))
+def test_the_prelude_is_there_again_after_a_question_has_ended_the_interpreter(python):
+    python.begin(prelude=Prelude(values={"context": "long"}))
     python.run("class Bad:\n    def __repr__(self):\n        import os\n        os._exit(1)\nbad = Bad()")
     for question in (lambda: python.get("bad"), lambda: python.describe(100)):
         python.run("class Bad:\n    def __repr__(self):\n        import os\n        os._exit(1)\nbad = Bad()")
@@ -233,22 +233,22 @@ def test_furniture_is_there_again_after_a_question_has_ended_the_interpreter(pyt
         assert python.get("context") == "long"
 
 
-def test_a_long_text_is_furniture_too(python):
+def test_a_long_text_can_be_in_the_prelude(python):
     text = "grün " * 100_000
-    python.begin(furniture=Furniture(values={"context": text}))
+    python.begin(prelude=Prelude(values={"context": text}))
     assert python.run("len(context), context[:5]").return_value == [len(text), "grün "]
 
 
 def test_a_module_that_is_not_there_is_named():
     python = Interpreter(modules=("no_such_module_here",))
     with pytest.raises(SandboxError, match="no_such_module_here"):
-        python.begin(furniture=Furniture())
+        python.begin(prelude=Prelude())
     python.close()
 
 
 def test_a_module_within_a_package_is_imported():
     python = Interpreter(modules=("os.path", "xml.dom.minidom"))
-    python.begin(furniture=Furniture())
+    python.begin(prelude=Prelude())
     assert python.run("xml.dom.minidom.__name__, os.path.basename('/a/b')").return_value == ["xml.dom.minidom", "b"]
     python.close()
 
@@ -261,7 +261,7 @@ def test_what_there_is_no_episode_for_is_refused():
             call()
     python.close()
     python.close()
-    for call in (lambda: python.run("1"), lambda: python.begin(furniture=Furniture()), python.fork, python.snapshot):
+    for call in (lambda: python.run("1"), lambda: python.begin(prelude=Prelude()), python.fork, python.snapshot):
         with pytest.raises(ClosedError):
             call()
 
@@ -280,7 +280,7 @@ def test_a_snapshot_does_not_leave_its_process(python):
 
 
 def test_functions_answer_in_a_fork_in_place_of_those_before(python):
-    python.begin(tools={"who": lambda: "original"}, furniture=Furniture())
+    python.begin(tools={"who": lambda: "original"}, prelude=Prelude())
     twin = python.fork({"who": lambda: "twin"})
     assert python.run("who()").return_value == "original"
     assert twin.run("who()").return_value == "twin"
@@ -293,8 +293,8 @@ def test_functions_answer_in_a_fork_in_place_of_those_before(python):
     twin.close()
 
 
-def test_a_fork_of_a_killed_interpreter_is_furnished_after_a_kill_of_its_own(python):
-    python.begin(furniture=Furniture(values={"context": "long"}))
+def test_a_fork_of_a_killed_interpreter_has_its_prelude_after_a_kill_of_its_own(python):
+    python.begin(prelude=Prelude(values={"context": "long"}))
     python.run("import os; os._exit(1)")
     twin = python.fork()
     assert twin.run("context").return_value == "long"
@@ -304,9 +304,9 @@ def test_a_fork_of_a_killed_interpreter_is_furnished_after_a_kill_of_its_own(pyt
 
 
 def test_a_run_whose_episode_is_ended_elsewhere_is_an_error_and_the_next_episode_knows_nothing_of_it(python):
-    for end in (lambda: python.begin(furniture=Furniture()), python.close):
+    for end in (lambda: python.begin(prelude=Prelude()), python.close):
         started = threading.Event()
-        python.begin(tools={"started": started.set}, furniture=Furniture())
+        python.begin(tools={"started": started.set}, prelude=Prelude())
         caught = []
 
         def work(caught=caught):
@@ -332,16 +332,16 @@ def test_an_interpreter_that_is_closed_while_it_begins_keeps_no_session(python):
             return super().keys()
 
     with pytest.raises(ClosedError):
-        other.begin(tools=Tools(length=len), furniture=Furniture())
+        other.begin(tools=Tools(length=len), prelude=Prelude())
     assert not other.begun
-    assert other._house.thing is python._house.thing
-    assert len(python._house.thing._living._cores) == 1
+    assert other._sandbox.thing is python._sandbox.thing
+    assert len(python._sandbox.thing._living._cores) == 1
 
 
 def test_a_stay_that_cannot_be_furnished_leaves_the_old_one_as_it_is(python):
     python.run("kept = 1")
     with pytest.raises(SandboxError):
-        python.begin(furniture=Furniture("1 / 0"))
+        python.begin(prelude=Prelude("1 / 0"))
     assert python.run("kept").return_value == 1
 
 
@@ -349,9 +349,9 @@ def test_an_old_stay_that_does_not_end_well_leaves_the_new_one_furnished(python)
     def fail():
         raise SandboxError("it will not end")
 
-    python._stay.seat.leave, leave = fail, python._stay.seat.leave
+    python._current.share.leave, leave = fail, python._current.share.leave
     with pytest.raises(SandboxError, match="will not end"):
-        python.begin(furniture=Furniture(values={"context": "long"}))
+        python.begin(prelude=Prelude(values={"context": "long"}))
     assert python.run("context").return_value == "long"
     leave()
 
@@ -359,7 +359,7 @@ def test_an_old_stay_that_does_not_end_well_leaves_the_new_one_furnished(python)
 def test_a_value_that_does_not_fit_is_named_with_its_size_and_the_limit():
     python = Interpreter(limits={"memory_bytes": 64 << 20})
     with pytest.raises(SandboxError) as caught:
-        python.begin(furniture=Furniture(values={"context": "x" * (200 << 20)}))
+        python.begin(prelude=Prelude(values={"context": "x" * (200 << 20)}))
     python.close()
     assert caught.value.message == f"context, a str of length {200 << 20}, does not fit into the memory of the session"
     assert "memory_bytes" in caught.value.hint

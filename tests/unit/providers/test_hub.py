@@ -24,9 +24,9 @@ def test_what_is_no_name_of_a_space_is_refused(name):
 )
 def test_the_image_of_a_space_has_the_hub_s_name_for_it(monkeypatch, name, slug):
     monkeypatch.delenv("HF_SPACES_REGISTRY", raising=False)
-    assert Space(name).image == f"registry.hf.space/{slug}:latest"
+    assert Space(name).image() == f"registry.hf.space/{slug}:latest"
     monkeypatch.setenv("HF_SPACES_REGISTRY", "mirror:5000")
-    assert Space(name).image == f"mirror:5000/{slug}:latest"
+    assert Space(name).image() == f"mirror:5000/{slug}:latest"
 
 
 @pytest.mark.parametrize("trust", [None, False])

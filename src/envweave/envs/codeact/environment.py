@@ -11,9 +11,9 @@ from envweave.envs.code import CodeEnvironment
 from envweave.envs.codeact.files import SOURCE as FILES
 from envweave.envs.codeact.files import file_tools
 from envweave.envs.codeact.types import CodeAction, CodeObservation, CodeState
+from envweave.envs.episode_session import Prelude
 from envweave.envs.interpreter import MODULES, Interpreter
 from envweave.envs.shared import Share
-from envweave.envs.stay import Furniture
 from envweave.sandbox import Limits
 from envweave.tools import ToolRegistry
 from envweave.tools.registry import Tools, registry_of
@@ -51,11 +51,14 @@ class CodeActEnvironment(CodeEnvironment[CodeAction, CodeObservation]):
 
     def reset(self, *, seed: int | None = None, episode_id: str | None = None) -> CodeObservation:
         source = "\n".join(dict.fromkeys(tool.source for tool in self.tools if tool.source))
-        self._python.begin(seed=seed, tools=self._functions(), furniture=Furniture(source))
+        self._python.begin(seed=seed, tools=self._functions(), prelude=Prelude(source))
         self._begin_episode(CodeState(episode_id=episode_id))
         return CodeObservation()
 
     def step(self, action: CodeAction) -> CodeObservation:
+        """Run code. The first step begins an episode if `reset` was not called; a handle requires `reset`."""
+        if not self._python.begun:
+            self.reset()
         result = self._ran(action)
         seen = CodeObservation(execution_result=result, metadata={"last_code": action.code})
         return self._scored(seen)

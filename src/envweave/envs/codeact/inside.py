@@ -4,16 +4,18 @@
 def _file_tools() -> tuple[object, ...]:
     import os
 
-    root = os.path.realpath(os.environ["HOME"])
+    root, temporary = os.path.realpath(os.environ["HOME"]), os.path.realpath(os.environ["TMPDIR"])
 
     def place(path: str) -> str:
-        found = os.path.realpath(os.path.join(root, os.fspath(path)))
-        if not found.startswith(root + os.sep):
-            raise PermissionError(f"{path!r} is not a file of the episode's folder")
+        name = os.fspath(path)
+        folder, name = (temporary, name[5:]) if name.startswith("/tmp/") else (root, name)  # noqa: S108
+        found = os.path.realpath(os.path.join(folder, name))
+        if not found.startswith(folder + os.sep):
+            raise PermissionError(f"{path!r} is not a file of the episode's folder or of /tmp")
         return found
 
     def file_write(path: str, content: str) -> str:
-        """Write text to a file of the episode's folder; what was in it before is gone."""
+        """Write text to a file of the episode's folder, or of its own /tmp; what was in it before is gone."""
         target = place(path)
         os.makedirs(os.path.dirname(target), exist_ok=True)
         with open(target, "w", encoding="utf-8") as file:
@@ -21,7 +23,7 @@ def _file_tools() -> tuple[object, ...]:
         return f"wrote {len(content)} characters to {path}"
 
     def file_read(path: str) -> str:
-        """The text of a file of the episode's folder."""
+        """The text of a file of the episode's folder, or of its own /tmp."""
         with open(place(path), encoding="utf-8") as file:
             return file.read()
 
@@ -31,7 +33,7 @@ def _file_tools() -> tuple[object, ...]:
         return sorted(os.path.relpath(path, root) for path in found)
 
     def file_delete(path: str) -> str:
-        """Remove a file of the episode's folder."""
+        """Remove a file of the episode's folder, or of its own /tmp."""
         os.remove(place(path))
         return f"deleted {path}"
 

@@ -1,16 +1,16 @@
 """How a final answer is recognised in what code has printed.
 
-`FINAL(x)` that is called is no guess: the call itself is heard. What is printed is an answer only if the code meant it:
-lines that are `FINAL(…)` or `FINAL_VAR(name)` from their beginning to their end, printed by code that has a string with
-a line that begins so, and that are no quotation, neither of the context nor of what a language model has said, unless
-the code prints just this string. Of several, the first counts.
+A call of `FINAL(x)` needs no recognition. A printed `FINAL(…)` or `FINAL_VAR(name)` is an answer if it has its lines to
+itself and the code prints it literally: a `print` whose argument is a string, or begins with one, that starts so. Then
+a text that the code merely quotes, from the context or from a language model, does not end the episode. Of several
+printed answers, the first counts.
 """
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 
 from envweave.core.parse_code import parsed
 
@@ -20,44 +20,33 @@ _BEGINS = re.compile(r"^[ \t]*FINAL(?:_VAR)?\(", re.MULTILINE)
 _WHOLE = re.compile(r"[ \t]*(FINAL|FINAL_VAR)\((.*)\)\s*", re.DOTALL)
 _NAME = re.compile(r"""["']?(\w+)["']?""")
 _CUT = re.compile(r"^… \[\d+ bytes cut\] …$", re.MULTILINE)
-_MOST = 20
-"""Places where an answer may begin: each is looked for in the whole context."""
-_LONGEST = 10_000
+_MAX_ANSWERS = 20
+"""Places where an answer may begin that are looked at."""
+_MAX_LINES = 10_000
 """Lines of one answer."""
-_WORDS = 50
-"""So many words in a row make a quotation."""
 
 
-def printed_answer(
-    code: str, said: str, quotable: Callable[[], Iterable[str]], text_of: Callable[[str], str | None]
-) -> str | None:
-    """The answer in what successful code has said, or None.
-
-    `quotable` are texts that the code may have printed; `text_of` gives a variable as text, or None.
-    """
-    texts = list(dict.fromkeys(_candidates(said))) if _BEGINS.search(said) and "FINAL" in code else []
-    tree = parsed(code) if texts else None
-    if not texts or not _means_it(code, tree):
+def printed_answer(code: str, stdout: str, text_of: Callable[[str], str | None]) -> str | None:
+    """The answer that successful code has printed, or None. `text_of` returns a variable as text, or None."""
+    if not _BEGINS.search(stdout) or not _prints_final(code):
         return None
-    literal = {text.strip() for string in _printed(tree) for text in _candidates(string)}
-    for text in texts:
+    for text in dict.fromkeys(_candidates(stdout)):
         found = None if _CUT.search(text) else read_final(text)
-        if found is None or (text.strip() not in literal and any(_stands_in(each, text) for each in quotable())):
-            continue
-        kind, value = found
-        answer = value if kind == "FINAL" else text_of(value)
-        if answer is not None:
-            return answer
+        if found is not None:
+            kind, value = found
+            answer = value if kind == "FINAL" else text_of(value)
+            if answer is not None:
+                return answer
     return None
 
 
-def was_missed(code: str, said: str) -> bool:
-    """Did code that speaks of FINAL print what looks like an answer? Asked if there is none."""
-    return "FINAL" in code and _BEGINS.search(said) is not None
+def was_missed(code: str, stdout: str) -> bool:
+    """Whether code that mentions FINAL printed what looks like an answer. Asked if there is none."""
+    return "FINAL" in code and _BEGINS.search(stdout) is not None
 
 
 def final_in(text: str) -> tuple[str, str] | None:
-    """The first `FINAL(…)` or `FINAL_VAR(…)` that has its lines to itself: which of both, and what stands in it."""
+    """The first `FINAL(…)` or `FINAL_VAR(…)` that has its lines to itself: which of both, and its argument."""
     return next((found for each in _candidates(text) if (found := read_final(each)) is not None), None)
 
 
@@ -72,39 +61,45 @@ def read_final(text: str) -> tuple[str, str] | None:
     return ("FINAL_VAR", name[1]) if name is not None else None
 
 
-def _means_it(code: str, tree: ast.AST | None) -> bool:
-    """Does a string of the code begin an answer? Code that cannot be read here means what stands anywhere in it."""
+def _prints_final(code: str) -> bool:
+    """Whether a `print` in the code has an answer as its literal argument. Code that does not parse here may have."""
+    if "FINAL" not in code:
+        return False
+    tree = parsed(code)
     if tree is None:
         return "FINAL(" in code or "FINAL_VAR(" in code
-    return any(_BEGINS.search(string) for node in ast.walk(tree) for string in _string(node))
+    prints = (node for node in ast.walk(tree) if isinstance(node, ast.Call) and _is_print(node.func))
+    return any(_BEGINS.search(_first_text(argument)) for node in prints for argument in node.args)
 
 
-def _printed(tree: ast.AST | None) -> Iterator[str]:
-    """The strings that code prints as they stand."""
-    for node in ast.walk(tree) if tree is not None else ():
+def _is_print(function: ast.expr) -> bool:
+    return isinstance(function, ast.Name) and function.id == "print"
+
+
+def _first_text(node: ast.expr) -> str:
+    """The literal that an expression begins with: of `"a"`, `f"a{x}"`, `"a" + x`, `"a%s" % x` and `"a{}".format(x)`."""
+    while True:
         match node:
-            case ast.Call(func=ast.Name(id="print") | ast.Attribute(attr="write"), args=given):
-                yield from (string for each in given for string in _string(each))
+            case ast.Constant(value=str(text)):
+                return text
+            case ast.JoinedStr(values=[first, *_]):
+                node = first
+            case ast.BinOp(left=left):
+                node = left
+            case ast.Call(func=ast.Attribute(value=value)):
+                node = value
+            case _:
+                return ""
 
 
-def _string(node: ast.AST) -> Iterator[str]:
-    if isinstance(node, ast.Constant) and isinstance(node.value, str):
-        yield node.value
-
-
-def _candidates(said: str) -> Iterator[str]:
+def _candidates(text: str) -> Iterator[str]:
     """Lines that begin as an answer does, each up to where its bracket closes at the end of a line."""
-    lines = said.split("\n")
-    for first in [place for place, line in enumerate(lines) if _BEGINS.match(line)][:_MOST]:
+    lines = text.split("\n")
+    for first in [place for place, line in enumerate(lines) if _BEGINS.match(line)][:_MAX_ANSWERS]:
         depth, taken = 0, []
-        for more in lines[first : first + _LONGEST]:
+        for more in lines[first : first + _MAX_LINES]:
             taken.append(more)
             depth += more.count("(") - more.count(")")
             if depth <= 0:
                 break
         yield "\n".join(taken) if depth == 0 else lines[first]
-
-
-def _stands_in(quotable: str, text: str) -> bool:
-    """Whatever the space between the words."""
-    return re.search(r"\s+".join(map(re.escape, text.split()[:_WORDS])), quotable) is not None

@@ -8,7 +8,7 @@ from itertools import islice
 
 from envweave.envs.interpreter import Interpreter
 from envweave.envs.repl.answers import NOT_TAKEN, was_missed
-from envweave.envs.repl.submission import Quotable, Submission, said_by
+from envweave.envs.repl.submission import Submission
 from envweave.envs.repl.types import CodeBlockResult
 from envweave.envs.transcript import shown_error, shown_output
 from envweave.errors import SandboxError
@@ -32,20 +32,18 @@ class Ran:
     """What stands in `answer` after the last one, if that gave none."""
 
 
-def run_block(
-    python: Interpreter, submission: Submission, code: str, *, quotable: Quotable, last: bool, longest: int
-) -> Ran:
+def run_block(python: Interpreter, submission: Submission, code: str, *, last: bool, longest: int) -> Ran:
     """Stdout and stderr have `longest` characters each. Whatever runs code of the agent once more may end it."""
     submission.begin()
     result = python.run(code)
     births = python.session.births
-    answer = submission.found(python, code, result, quotable) if result.success else None
+    answer = submission.found(python, code, result) if result.success else None
     left = submission.left(python) if last and answer is None else None
     variables = _variables(python)
     notes = [_LOST] if python.session.births != births else []
     if submission.trouble:
         notes.append(f"the answer cannot be read: {submission.trouble}")
-    if answer is None and result.success and was_missed(code, said_by(result)):
+    if answer is None and result.success and was_missed(code, result.stdout):
         notes.append(NOT_TAKEN)
     return Ran(_told(result, variables, notes, longest), answer, left)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn, Self, cast
 
 from envweave.client.env_client import EnvClient
@@ -18,14 +20,24 @@ from envweave.results import ResetResult, StepResult
 
 if TYPE_CHECKING:
     from envweave.client.managed_server import ManagedServer
-    from envweave.envs.repl.asking import Query
+    from envweave.envs.repl.llm_backends import Query
     from envweave.envs.repl.scoring import Metric
     from envweave.providers.base import Provider
     from envweave.sandbox import Limits
 
 
 class RemoteREPL(EnvClient[REPLAction, REPLObservation, REPLState]):
-    """The client that knows the REPL's types, and nothing else."""
+    """The client that knows the REPL's types, and plays without its options where the server takes none."""
+
+    async def _open(self) -> Backend:
+        try:
+            return await super()._open()
+        except UsageError as error:
+            if not self._session_spec.arguments or "takes no arguments" not in error.message:
+                raise
+        _warn_ignored(self._session_spec.arguments, "the server takes no options from clients")
+        self._session_spec = replace(self._session_spec, arguments=None)
+        return await super()._open()
 
 
 class REPLEnv(Launchable, EnvHandle[REPLAction, REPLObservation]):
@@ -38,9 +50,13 @@ class REPLEnv(Launchable, EnvHandle[REPLAction, REPLObservation]):
             env.execute("FINAL(count)").done
 
     The options are those of `REPLEnvironment`, where they are explained. Those that are data go to a server too, if it
-    takes arguments; functions, walls and limits cannot. `token`, `connect_timeout_s` and `message_timeout_s` are for a
-    server.
+    takes arguments. What a server does not take, functions and limits above all, is ignored with a warning. `token`,
+    `connect_timeout_s` and `message_timeout_s` are for a server. A client that is used after `close` begins anew.
     """
+
+    _handle: EnvHandle[REPLAction, REPLObservation]
+    _names: list[str] | None
+    _closed = True
 
     def __init__(
         self,
@@ -70,24 +86,25 @@ class REPLEnv(Launchable, EnvHandle[REPLAction, REPLObservation]):
     ) -> None:
         given = {name: value for name, value in locals().items() if name not in _OF_THE_CONNECTION}
         options = {name: value for name, value in given.items() if value != _USUAL[name]}
-        self._names: list[str] | None = []
         self.spec = None
         if base_url is None:
             if token is not None:
                 raise UsageError("a token, but no server", "pass base_url=…")
-            self._handle: EnvHandle[REPLAction, REPLObservation] = adapt(REPLEnvironment(**options), id="repl")
-            return
-        stay = [name for name, value in options.items() if callable(value) or name in REPLEnvironment.OPERATOR_OPTIONS]
-        if stay:
-            raise UsageError(f"{stay[0]} cannot go to a server", "leave it out, or leave out base_url")
-        self._handle = RemoteREPL(
-            base_url,
-            token=token,
-            connect_timeout_s=connect_timeout_s,
-            message_timeout_s=message_timeout_s,
-            max_message_bytes=REPLEnvironment.MESSAGE_BYTES,
-            arguments=options or None,
-        )
+            self._make: Callable[[], EnvHandle[REPLAction, REPLObservation]]
+            self._make = lambda: adapt(REPLEnvironment(**options), id="repl")
+        else:
+            local = {name for name, value in options.items() if callable(value) or name in _OPERATOR_OPTIONS}
+            if local:
+                _warn_ignored(local, "they are for a REPL in this process")
+            self._make = lambda: RemoteREPL(
+                base_url,
+                token=token,
+                connect_timeout_s=connect_timeout_s,
+                message_timeout_s=message_timeout_s,
+                max_message_bytes=REPLEnvironment.MESSAGE_BYTES,
+                arguments={name: value for name, value in options.items() if name not in local} or None,
+            )
+        self._open_handle()
 
     # What is the REPL's own.
 
@@ -100,13 +117,17 @@ class REPLEnv(Launchable, EnvHandle[REPLAction, REPLObservation]):
         return self.step(REPLAction(is_final=True, final_answer=str(answer)))
 
     def get_variable(self, name: str) -> StepResult[REPLObservation]:
-        """Run `print(repr(name))`: one iteration, and the value as text in `observation.result.stdout`."""
-        if not isinstance(name, str) or not name.isidentifier():
-            raise UsageError(f"{name!r} is not a name of a variable")
+        """Run `print(repr(name))`: one iteration, and the value as text in `observation.result.stdout`.
+
+        `name` may be any expression: `get_variable("rows[0]")`.
+        """
+        if not isinstance(name, str):
+            raise UsageError(f"{name!r} is neither the name of a variable nor an expression", "pass text")
         return self.execute(f"print(repr({name}))")
 
     def list_variables(self) -> list[str]:
         """The variables after the last step; costs nothing, but for the first time after `restore`."""
+        self._open_handle()
         if self._names is None:
             self._names = self.state().namespace_keys
         return list(self._names)
@@ -117,12 +138,20 @@ class REPLEnv(Launchable, EnvHandle[REPLAction, REPLObservation]):
 
     # A handle, over the backend of another one.
 
+    def _open_handle(self) -> EnvHandle[REPLAction, REPLObservation]:
+        """The handle behind this one; a new one at first and after `close`."""
+        if self._closed:
+            self._handle = self._make()
+            self._names = []
+            self._closed = False
+        return self._handle
+
     @property
     def _backend(self) -> Backend:  # type: ignore[override]
-        return self._handle._backend
+        return self._open_handle()._backend
 
     def _call(self, kind: str, data: Any = None) -> Any:
-        reply = self._handle._call(kind, data)
+        reply = self._open_handle()._call(kind, data)
         if isinstance(reply, ResetResult | StepResult):
             self._names = list(reply.observation.available_variables)
         elif kind == "restore":
@@ -153,23 +182,30 @@ class REPLEnv(Launchable, EnvHandle[REPLAction, REPLObservation]):
         return twin
 
     def close(self) -> tuple[Request, ...]:
+        self._closed = True
         return self._handle.close()
 
     async def _connect_async(self) -> Self:
-        await self._handle._connect_async()
+        await self._open_handle()._connect_async()
         return self
 
     async def _close_async(self) -> tuple[Request, ...]:
+        self._closed = True
         return await self._handle._close_async()
 
     def __reduce__(self) -> NoReturn:
         raise UnsupportedError("live Python cannot leave its process", "make another there")
 
     def __enter__(self) -> Self:
-        self._handle.__enter__()
+        self._open_handle().__enter__()
         return self
 
 
+def _warn_ignored(names: Iterable[str], why: str) -> None:
+    warnings.warn(f"ignored: {', '.join(sorted(names))}; {why}", stacklevel=3)
+
+
+_OPERATOR_OPTIONS = REPLEnvironment.OPERATOR_OPTIONS
 _OF_THE_CONNECTION = {"self", "base_url", "token", "connect_timeout_s", "message_timeout_s"}
 _USUAL: Mapping[str, Any] = REPLEnv.__init__.__kwdefaults__ or {}
 """Where nobody has chosen something else, the variables of the REPL's own process may."""

@@ -11,16 +11,16 @@ from typing import Any, ClassVar
 
 from envweave.core.handle import EnvHandle
 from envweave.envs.code import CodeEnvironment, Moment
+from envweave.envs.episode_session import Prelude
 from envweave.envs.interpreter import MODULES, Interpreter, checked_seed
 from envweave.envs.repl import settings
-from envweave.envs.repl.asking import Query
 from envweave.envs.repl.blocks import run_block
-from envweave.envs.repl.questions import Helpers, Questions
+from envweave.envs.repl.llm_backends import Query
+from envweave.envs.repl.llm_functions import LLMFunctions, LLMOptions
 from envweave.envs.repl.recursion import Lineage
 from envweave.envs.repl.scoring import Metric, Rewards, correctness, expected_text
 from envweave.envs.repl.submission import Submission
 from envweave.envs.repl.types import CodeBlockResult, REPLAction, REPLObservation, REPLState
-from envweave.envs.stay import Furniture
 from envweave.errors import ResetNeededError
 from envweave.plan import adapt
 from envweave.sandbox import Limits
@@ -103,14 +103,14 @@ class REPLEnvironment(CodeEnvironment[REPLAction, REPLObservation]):
         )
         self._max_depth = settings.number("rlm_max_depth", rlm_max_depth)
         self._max_below = settings.number("rlm_max_iterations", rlm_max_iterations)
-        helpers = Helpers(
+        llm_options = LLMOptions(
             query=llm_query_fn,
             batch=llm_batch_fn,
             chat=llm_chat_fn,
             children=settings.number("rlm_max_children", rlm_max_children),
             child_seconds=settings.real("rlm_child_timeout_s", rlm_child_timeout_s),
         )
-        self._questions = Questions(helpers, partial(_below, held))
+        self._llm = LLMFunctions(llm_options, partial(_below, held))
         self._submission = Submission()
 
     def reset(
@@ -135,14 +135,14 @@ class REPLEnvironment(CodeEnvironment[REPLAction, REPLObservation]):
             expected=expected_text(expected_answer),
             id=episode_id,
         )
-        self._questions.begin(
+        self._llm.begin(
             hf_token=hf_token,
             model=settings.text("llm_model", llm_model, "") or None,
             max_depth=settings.within("rlm_max_depth", rlm_max_depth, self._max_depth),
             max_iterations=settings.within("rlm_max_iterations", rlm_max_iterations, self._max_below),
         )
         values = {"context": episode.context, "answer": {"content": "", "ready": False}}
-        self._python.begin(seed=seed, tools=self._functions(), furniture=Furniture(_INSIDE, values))
+        self._python.begin(seed=seed, tools=self._functions(), prelude=Prelude(_INSIDE, values))
         self._begin_episode(replace(episode, names=("context", "answer")))
         return self._seen(CodeBlockResult(stdout=_greeting(episode)), metadata={"task_prompt": episode.task})
 
@@ -160,7 +160,6 @@ class REPLEnvironment(CodeEnvironment[REPLAction, REPLObservation]):
             self._python,
             self._submission,
             action.code,
-            quotable=lambda: (episode.context, *self._questions.heard.texts()),
             last=last,
             longest=self._max_output,
         )
@@ -182,9 +181,10 @@ class REPLEnvironment(CodeEnvironment[REPLAction, REPLObservation]):
 
     @property
     def state(self) -> REPLState:
+        """Before the first reset, that of an empty session."""
         episode: Episode | None = self._episode
         if episode is None:
-            raise ResetNeededError("there is no episode yet", "call env.reset() first")
+            return REPLState(max_iterations=self._max_iterations)
         return REPLState(
             episode_id=episode.id,
             step_count=episode.iteration,
@@ -198,30 +198,30 @@ class REPLEnvironment(CodeEnvironment[REPLAction, REPLObservation]):
         )
 
     def snapshot(self) -> Moment:
-        """With those who answer its questions: it may be restored where nobody is known."""
+        """With the backend of its LLM functions, so that another environment can restore it."""
         moment = super().snapshot()
-        return replace(moment, episode=(moment.episode, self._questions.fork()))
+        return replace(moment, episode=(moment.episode, self._llm.fork()))
 
     def restore(self, snapshot: Moment) -> None:
-        episode, questions = snapshot.episode
-        old, self._questions = self._questions, self._questions.like(questions)
+        episode, llm = snapshot.episode
+        old, self._llm = self._llm, self._llm.like(llm)
         try:
             super().restore(replace(snapshot, episode=episode))
         except BaseException:
-            old, self._questions = self._questions, old
+            old, self._llm = self._llm, old
             raise
         finally:
             old.end()
 
     def _part_from(self, original: REPLEnvironment) -> None:
-        self._submission, self._questions = Submission(), original._questions.fork()
+        self._submission, self._llm = Submission(), original._llm.fork()
 
     def close(self) -> None:
-        self._questions.end()
+        self._llm.end()
         super().close()
 
     def _functions(self) -> dict[str, Callable[..., Any]]:
-        return {**self._questions.functions(), "_submit_final_answer": self._submission.give}
+        return {**self._llm.functions(), "_submit_final_answer": self._submission.give}
 
     def _iterations(self, asked: int | None) -> int:
         if self._is_bound:
@@ -256,7 +256,7 @@ class REPLEnvironment(CodeEnvironment[REPLAction, REPLObservation]):
 def _below(held: Mapping[str, Any], lineage: Lineage) -> EnvHandle[REPLAction, REPLObservation]:
     """A REPL below another, which holds its code in the same way, and asks whom that one asks."""
     child = REPLEnvironment(**held)
-    child._questions = child._questions.below(lineage)
+    child._llm = child._llm.below(lineage)
     return adapt(child, id="repl.child")
 
 

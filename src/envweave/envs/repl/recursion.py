@@ -12,8 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from envweave.core.handle import EnvHandle
-from envweave.envs.repl.asking import Asker
 from envweave.envs.repl.driver import play
+from envweave.envs.repl.llm_backends import LLMBackend
 from envweave.envs.repl.types import REPLAction, REPLObservation
 from envweave.lm import Message
 
@@ -45,7 +45,7 @@ class Budget:
 class Lineage:
     """Where a REPL stands among others, and the bounds that hold from there on."""
 
-    asker: Asker
+    backend: LLMBackend
     budget: Budget
     depth: int = 0
     max_depth: int = 2
@@ -68,12 +68,12 @@ def answer_below(
 ) -> str:
     """The answer to a prompt from a REPL below. Raises `RuntimeError` if it came to none."""
     if not lineage.may_have_children:
-        return lineage.asker.query(prompt, model)
+        return lineage.backend.query(prompt, model)
     lineage.budget.take()
     below = lineage.child()
 
     def chat(messages: list[Message]) -> str:
-        return lineage.asker.chat(messages, model)
+        return lineage.backend.chat(messages, model)
 
     with make(below) as env:
         task = prompt if len(prompt) <= _SHORT else "Do what the text in `context` asks for."

@@ -6,16 +6,10 @@ call, in whatever form somebody in there chooses.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any
-
 from envweave.envs.interpreter import Interpreter
 from envweave.envs.repl.answers import printed_answer
 from envweave.errors import SandboxError, UsageError
 from envweave.sandbox import ExecutionResult
-
-Quotable = Callable[[], Iterable[str]]
-"""Texts that code may have printed without meaning them."""
 
 
 class Submission:
@@ -37,11 +31,11 @@ class Submission:
         """Before a run."""
         self._first, self.trouble = None, ""
 
-    def found(self, python: Interpreter, code: str, result: ExecutionResult, quotable: Quotable) -> str | None:
+    def found(self, python: Interpreter, code: str, result: ExecutionResult) -> str | None:
         """The answer that successful code has given."""
         if self._first is not None:
             return self._first
-        printed = printed_answer(code, said_by(result), quotable, lambda name: self._asked(python, "variable", name))
+        printed = printed_answer(code, result.stdout, lambda name: self._asked(python, "variable", name))
         return printed if printed is not None else self._in_dict(python, "ready")
 
     def left(self, python: Interpreter) -> str | None:
@@ -71,9 +65,3 @@ class Submission:
             return None
         self.trouble = "" if result.success else str(result.exception)
         return self._first if result.success else None
-
-
-def said_by(result: ExecutionResult) -> str:
-    """What was printed, and the last expression if it is a text."""
-    value: Any = result.return_value
-    return f"{result.stdout}\n{value}" if isinstance(value, str) and result.return_is_data else result.stdout

@@ -46,4 +46,4 @@ class HubResolver(DockerResolver):
 
         if id.version:
             raise VersionError(f"the image of a Space has no version {id.version!r}", "leave out @…")
-        return self._spec(id, Space(id.locator).image)
+        return self._spec(id, Space(id.locator).image())

@@ -13,8 +13,8 @@ CONTEXT = "Notes.\nWhen you are done, write FINAL(answer).\nFINAL(from the conte
 LINES = "a line\n" * 3000
 
 
-def found(code, said, context=CONTEXT, heard=(), **variables):
-    return printed_answer(code, said, lambda: (context, *heard), variables.get)
+def found(code, said, **variables):
+    return printed_answer(code, said, variables.get)
 
 
 @pytest.mark.parametrize(
@@ -22,8 +22,6 @@ def found(code, said, context=CONTEXT, heard=(), **variables):
     [
         ('print(f"FINAL({x})")', "FINAL(42)\n", "42"),
         ('print("FINAL(" + str(x) + ")")', "FINAL(42)\n", "42"),
-        ('msg = f"FINAL({x})"; print(msg)', "FINAL(42)\n", "42"),
-        ('sys.stdout.write("FINAL(42)")', "FINAL(42)", "42"),
         ('print("FINAL({})".format(x))', "FINAL(42)\n", "42"),
         ('print("FINAL(%s)" % x)', "FINAL(42)\n", "42"),
         ('print("all done", f"FINAL({x})", sep="\\n")', "all done\nFINAL(42)\n", "42"),
@@ -37,7 +35,6 @@ def found(code, said, context=CONTEXT, heard=(), **variables):
         ('print(f"FINAL({x})")', "FINAL(" + LINES + "end)\n", LINES + "end"),
         ('print(f"FINAL({x})")', "FINAL(a\u2028b\x0cc\x85d)\n", "a\u2028b\x0cc\x85d"),
         ('print("FINAL(1)"); print("FINAL(2)")', "FINAL(1)\nFINAL(2)\n", "1"),
-        ("def show(x):\n    return f'FINAL({x})'\nprint(show(3))", "FINAL(3)\n", "3"),
         ("await f()\nprint(f'FINAL({x})')", "FINAL(3)\n", "3"),
         ('print(f"FINAL({x})")  # \\d', "FINAL(3)\n", "3"),
     ],
@@ -61,39 +58,14 @@ def test_what_code_means_to_print_is_an_answer(code, said, answer):
         ('print("final(42)")', "final(42)\n"),
         ("# FINAL(x)\nprint(out)", "FINAL(42)\n"),
         ("if re.search(r'FINAL\\((.*)\\)', out): print(out)", "FINAL(42)\n"),
+        ('msg = f"FINAL({x})"; print(msg)', "FINAL(42)\n"),
+        ('sys.stdout.write("FINAL(42)")', "FINAL(42)"),
+        ("def show(x):\n    return f'FINAL({x})'\nprint(show(3))", "FINAL(3)\n"),
         ('print("I will call FINAL(x) later"); print(out)', "I will call FINAL(x) later\nFINAL(42)\n"),
     ],
 )
 def test_what_it_does_not_mean_is_none(code, said):
     assert found(code, said) is None
-
-
-@pytest.mark.parametrize(
-    "said",
-    [
-        "FINAL(from the context)\n",
-        "   FINAL(from the context)\n",
-        "FINAL(two\n  lines)\n",
-        "FINAL(two\n lines)\n",
-        "FINAL(two lines)\n",
-        "FINAL(answer)\n",
-    ],
-)
-def test_what_stands_in_the_context_is_none_even_of_code_that_answers_elsewhere(said):
-    code = "if x: print(f'FINAL({x})')\nelse: print(context)"
-    assert found(code, said) is None
-    assert was_missed(code, said), "and the agent is told"
-    assert found(code, said + "FINAL(42)\n") == "42"
-
-
-def test_a_quotation_with_other_line_ends_is_one():
-    assert found("if x: print(f'FINAL({x})')\nprint(context)", "FINAL(a\r\nb)\r\n", "FINAL(a\r\nb)\r\n") is None
-
-
-def test_a_string_that_code_prints_as_it_stands_is_an_answer_wherever_else_it_stands():
-    assert found('print("FINAL(answer)")', "FINAL(answer)\n") == "answer"
-    assert found('sys.stdout.write("so\\nFINAL(answer)\\n")', "so\nFINAL(answer)\n") == "answer"
-    assert found('if "FINAL(answer)" in context: print(context)', "FINAL(answer)\n") is None
 
 
 @pytest.mark.parametrize(
@@ -106,13 +78,13 @@ def test_a_string_that_code_prints_as_it_stands_is_an_answer_wherever_else_it_st
     ],
 )
 def test_what_a_language_model_said_is_no_answer_however_it_was_asked(code):
-    assert found(code, "FINAL(42)\n", heard=["Sure!\nFINAL(42)"]) is None
-    assert found(code, "FINAL(42)\n", heard=["it is 42"]) == "42"
+    assert found(code, "FINAL(42)\n") is None
+    assert was_missed(code, "FINAL(42)\n"), "and the agent is told"
 
 
 def test_code_that_asks_and_answers_means_its_answer():
     code = 'prompt = "Reply with\\nFINAL(x)"\nx = parse(llm_query(prompt))\nprint(f"FINAL({x})")'
-    assert found(code, "FINAL(42)\n", heard=["42"]) == "42"
+    assert found(code, "FINAL(42)\n") == "42"
 
 
 def test_of_many_printed_answers_the_first_counts():
@@ -129,7 +101,7 @@ def test_a_printed_variable_is_its_value(name):
 
 @pytest.mark.parametrize("name", ["x y", "x.y", "f(x)", "", "x'); import os", "x\ny"])
 def test_what_is_no_name_is_no_variable(name):
-    assert printed_answer("print('FINAL_VAR(…)')", f"FINAL_VAR({name})\n", tuple, lambda name: "42") is None
+    assert printed_answer("print('FINAL_VAR(…)')", f"FINAL_VAR({name})\n", lambda name: "42") is None
 
 
 def test_an_answer_that_was_cut_on_its_way_is_none():
@@ -171,12 +143,12 @@ def test_words_are_read_too():
     ],
 )
 def test_no_output_and_no_code_takes_long_to_look_at(code, said):
-    found(code, said, "FINAL(x)\n" + "a " * 5_000_000 + "FINAL(")
+    found(code, said)
 
 
 def test_looking_at_code_warns_nobody():
     code = r"x = '\d'; print('FINAL(1)')"
-    call = f"printed_answer({code!r}, 'FINAL(1)', tuple, str)"
+    call = f"printed_answer({code!r}, 'FINAL(1)', str)"
     look = f"from envweave.envs.repl.answers import printed_answer\nassert {call} == '1'"
     done = subprocess.run([sys.executable, "-W", "error", "-c", look], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")

@@ -25,13 +25,20 @@ def test_a_variable_is_looked_at_for_an_iteration():
         assert "NameError" in env.get_variable("nope").observation.result.exception
 
 
-@pytest.mark.parametrize("name", ["", "a b", "x)\nimport os #", "x.y", "1", "f()", None, 5, "x\n"])
-def test_what_is_no_name_is_no_variable(name):
+@pytest.mark.parametrize("name", [None, 5])
+def test_what_is_not_text_names_no_variable(name):
     with REPLEnv() as env:
         env.reset()
-        with pytest.raises(UsageError, match="not a name of a variable"):
+        with pytest.raises(UsageError, match="neither the name of a variable nor an expression"):
             env.get_variable(name)
         assert env.state().iteration == 0
+
+
+@pytest.mark.parametrize(("name", "problem"), [("a b", "SyntaxError"), ("x.y", "NameError")])
+def test_an_expression_that_cannot_be_printed_is_an_observation(name, problem):
+    with REPLEnv() as env:
+        env.reset()
+        assert problem in env.get_variable(name).observation.result.exception
 
 
 def test_a_value_that_looks_like_an_answer_is_none():
@@ -70,9 +77,23 @@ def test_who_writes_sync_as_for_openenv_gets_the_same():
     ],
     ids=lambda option: next(iter(option)),
 )
-def test_what_cannot_go_to_a_server_is_refused(option):
-    with pytest.raises(UsageError, match="cannot go to a server"):
+def test_what_cannot_go_to_a_server_is_ignored_with_a_warning(option):
+    with pytest.warns(UserWarning, match=f"^ignored: {next(iter(option))}; they are for a REPL in this process"):
         REPLEnv("http://127.0.0.1:9", **option)
+
+
+def test_a_client_that_is_used_after_close_begins_anew():
+    env = REPLEnv()
+    env.reset(context="first")
+    env.execute("x = 1")
+    env.close()
+    env.close()
+    assert env.state().context is None
+    assert env.reset(context="second").observation.context_preview == "second"
+    assert "NameError" in env.execute("x").observation.result.exception
+    env.close()
+    with env:
+        assert env.list_variables() == []
 
 
 def test_nothing_is_under_way_here():

@@ -78,7 +78,6 @@ def test_the_example_of_the_issue():
         ("x = (1, 2)\nprint('FINAL_VAR(x)')", "(1, 2)"),
         ("class A:\n    def __str__(self): return 'as text'\nx = A()\nprint('FINAL_VAR(x)')", "as text"),
         ("x = 42\nprint(f'FINAL({x})')", "42"),
-        ("x = 42\nf'FINAL({x})'", "42"),
         ("FINAL(1); FINAL(2)", "1"),
         ("try:\n    FINAL(1)\n    1 / 0\nexcept ZeroDivisionError:\n    pass\nFINAL(2)", "1"),
         ("FINAL(1)\nraise SystemExit", "1"),
@@ -149,7 +148,7 @@ def test_code_that_fails_gives_no_answer(begun, code):
 
 def test_who_prints_a_quotation_is_told_how_to_answer(env):
     env.reset(context="Say\nFINAL(42)\nwhen you are done.")
-    step = env.execute("x = 42\nprint(f'FINAL({x})')")
+    step = env.execute("x = 42\ntext = f'FINAL({x})'\nprint(text)")
     assert not step.done
     assert "Call FINAL(value) itself" in result_of(step).stderr
     assert "FINAL" not in result_of(env.execute("print(context)")).stderr
@@ -394,7 +393,8 @@ def test_a_large_context_is_not_copied_per_step(env):
 
 def test_nothing_is_known_before_the_first_reset():
     with REPLEnv() as env:
-        for call in (env.state, lambda: env.execute("1"), lambda: env.submit_final_answer("1")):
+        assert (env.state().context, env.state().iteration) == (None, 0)
+        for call in (lambda: env.execute("1"), lambda: env.submit_final_answer("1")):
             with pytest.raises(UsageError):
                 call()
         assert env.list_variables() == []

@@ -1,4 +1,4 @@
-"""Questions of the code: who answers, how many at once, and where it ends."""
+"""What answers the LLM functions, how many prompts run at once, and where recursion ends."""
 
 import subprocess
 import sys
@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from envweave.envs.repl import REPLEnv
-from envweave.envs.repl.asking import AT_ONCE, Functions, Nobody, asker_for, side_by_side
+from envweave.envs.repl.llm_backends import AT_ONCE, FunctionBackend, NoBackend, choose_backend, side_by_side
 from envweave.errors import UsageError
 from envweave.sandbox import Limits
 
@@ -106,10 +106,10 @@ def test_without_a_model_the_code_is_told_how_to_get_one(monkeypatch):
 
 
 def test_whom_to_ask():
-    assert isinstance(asker_for(str, None, None, hf_token=None, model=None), Functions)
-    assert isinstance(Nobody().query_batched([], None, bool), list)
+    assert isinstance(choose_backend(str, None, None, hf_token=None, model=None), FunctionBackend)
+    assert isinstance(NoBackend().query_batched([], None, bool), list)
     with pytest.raises(UsageError, match="no header can carry"):
-        asker_for(str, None, None, hf_token="a b", model=None)
+        choose_backend(str, None, None, hf_token="a b", model=None)
 
 
 def test_a_batch_is_asked_at_the_same_time_and_never_more_than_so_many():
@@ -141,9 +141,9 @@ def test_nobody_is_asked_any_more_when_nobody_waits():
 
 
 def test_a_parameter_that_is_no_model_is_left_alone():
-    ask = Functions(lambda prompt, prefix="hi ": prefix + prompt, None, None, "m")
+    ask = FunctionBackend(lambda prompt, prefix="hi ": prefix + prompt, None, None, "m")
     assert ask.query("you", None) == "hi you"
-    named = Functions(lambda prompt, *, model: f"{model}: {prompt}", None, None, "m")
+    named = FunctionBackend(lambda prompt, *, model: f"{model}: {prompt}", None, None, "m")
     assert (named.query("you", None), named.query("you", "n")) == ("m: you", "n: you")
 
 

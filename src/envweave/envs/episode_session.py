@@ -17,7 +17,7 @@ C = TypeVar("C", bound=Closable)
 
 
 @dataclass(frozen=True)
-class Furniture:
+class Prelude:
     """What a fresh interpreter has before the agent's first line: in a new episode, and again after a kill."""
 
     definitions: str = ""
@@ -26,76 +26,76 @@ class Furniture:
 
 
 @dataclass(frozen=True)
-class Parked:
-    """A stay at rest. It goes when nobody holds it any more."""
+class ParkedSession:
+    """A snapshot of a session, and what is needed to continue it. Closed when nothing refers to it any more."""
 
-    house: Share[Sandbox]
+    sandbox: Share[Sandbox]
     snapshot: Share[Snapshot]
-    furniture: Furniture
+    prelude: Prelude
     names: frozenset[str]
 
-    def start(self, tools: Functions | None) -> Stay:
-        """Another stay that begins here; `tools` answer in place of those that it had under the same names."""
-        house, seat = housed(self.house, lambda: self.snapshot.thing.start(tools=_known(tools, self.names)))
-        return Stay(house, seat, self.furniture, self.names, seat.thing.births)
+    def start(self, tools: Functions | None) -> EpisodeSession:
+        """A session that continues from here; `tools` replace those that it had under the same names."""
+        sandbox, share = share_in(self.sandbox, lambda: self.snapshot.thing.start(tools=_known(tools, self.names)))
+        return EpisodeSession(sandbox, share, self.prelude, self.names, share.thing.births)
 
     def __reduce__(self) -> Any:
         raise TypeError("live Python cannot leave its process")
 
 
 @dataclass
-class Stay:
-    """From the start of a session to its end."""
+class EpisodeSession:
+    """The session of one episode, and a share in its sandbox."""
 
-    house: Share[Sandbox]
-    seat: Share[Session]
-    furniture: Furniture
+    sandbox: Share[Sandbox]
+    share: Share[Session]
+    prelude: Prelude
     names: frozenset[str]
     """Of the tools that its code knows."""
     births: int = 0
-    """Interpreters of the session that were furnished."""
+    """The interpreter of the session, counted from 1, for which the prelude has run; 0 for none."""
 
     @property
     def session(self) -> Session:
-        return self.seat.thing
+        return self.share.thing
 
-    def furnish(self) -> None:
-        """Put in what is missing: in a session that is new, or whose interpreter is."""
+    def run_prelude(self) -> None:
+        """Run the prelude unless the current interpreter of the session has it."""
         session = self.session
         if self.births == session.births:
             return
         self.births = session.births
-        if self.furniture.definitions:
-            session.define(self.furniture.definitions)
-        for name, value in self.furniture.values.items():
+        if self.prelude.definitions:
+            session.define(self.prelude.definitions)
+        for name, value in self.prelude.values.items():
             _put(session, name, value)
 
     def asked(self, question: Callable[[Session], T]) -> T:
-        """A question may run code of the agent, a `__repr__`, and so end its interpreter."""
+        """Call `question`, which may run code of the agent, such as a `__repr__`, and so end its interpreter."""
         try:
             return question(self.session)
         except SandboxError:
-            self.furnish()
+            self.run_prelude()
             raise
 
-    def fork(self, tools: Functions | None) -> Stay:
-        """A second one with the same live state; `tools` answer there, as far as the code knows them."""
-        house, seat = housed(self.house, lambda: self.session.fork(tools=_known(tools, self.names)))
-        return replace(self, house=house, seat=seat)
+    def fork(self, tools: Functions | None) -> EpisodeSession:
+        """A session with the same live state; `tools` replace those that its code knows by the same names."""
+        sandbox, share = share_in(self.sandbox, lambda: self.session.fork(tools=_known(tools, self.names)))
+        return replace(self, sandbox=sandbox, share=share)
 
-    def park(self) -> Parked:
-        return Parked(*housed(self.house, self.session.snapshot), self.furniture, self.names)
+    def park(self) -> ParkedSession:
+        return ParkedSession(*share_in(self.sandbox, self.session.snapshot), self.prelude, self.names)
 
     def end(self) -> None:
         """Safe to call twice."""
         with ExitStack() as ends:  # a session that does not end well does not keep its sandbox from ending
-            ends.callback(self.house.leave)
-            ends.callback(self.seat.leave)
+            ends.callback(self.sandbox.leave)
+            ends.callback(self.share.leave)
 
 
-def housed(house: Share[Sandbox], make: Callable[[], C]) -> tuple[Share[Sandbox], Share[C]]:
-    """Something that lives in a sandbox, with a share in the sandbox that is taken before it is made."""
-    own = house.again()
+def share_in(sandbox: Share[Sandbox], make: Callable[[], C]) -> tuple[Share[Sandbox], Share[C]]:
+    """Make something in a sandbox. Returns it with a share in the sandbox, which is taken first."""
+    own = sandbox.again()
     try:
         return own, Share.new(make())
     except BaseException:
@@ -117,5 +117,5 @@ def _put(session: Session, name: str, value: Any) -> None:
 
 
 def _known(tools: Functions | None, names: frozenset[str]) -> Functions:
-    """Those that code knows by name; others came later, and are for the next episode."""
+    """The tools that the code knows by name; others were added later and are for the next episode."""
     return {name: tool for name, tool in (tools or {}).items() if name in names}

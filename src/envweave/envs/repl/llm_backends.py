@@ -1,4 +1,4 @@
-"""Whom `llm_query` asks: functions that were given, a model behind an endpoint, or nobody."""
+"""What answers `llm_query`: functions of the user, a model behind an endpoint, or nothing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from envweave.errors import EnvWeaveError, UnavailableError, describe
 from envweave.lm import LanguageModel, Message
 
 AT_ONCE = 8
-"""Questions under way at the same time."""
+"""Prompts that are sent at the same time."""
 
 T = TypeVar("T")
 Query = Callable[..., Any]
@@ -20,7 +20,7 @@ Stopped = Callable[[], bool]
 """Whether nobody waits for answers any more."""
 
 
-class Asker(Protocol):
+class LLMBackend(Protocol):
     """Answers from a language model. Raises what the model's client raises."""
 
     def query(self, prompt: str, model: str | None) -> str: ...
@@ -34,22 +34,22 @@ class Asker(Protocol):
     def close(self) -> None: ...
 
 
-def asker_for(
+def choose_backend(
     query: Query | None, batch: Query | None, chat: Query | None, *, hf_token: str | None, model: str | None
-) -> Asker:
+) -> LLMBackend:
     """A caller's token comes first, then functions, then what the variables of this process name."""
     if hf_token is None and (query is not None or batch is not None or chat is not None):
-        return Functions(query, batch, chat, model)
+        return FunctionBackend(query, batch, chat, model)
     try:
         found = LanguageModel.from_environment(model=model, hf_token=hf_token)
     except UnavailableError as error:
         if hf_token is not None:
             raise
-        return Nobody(str(error))
-    return Nobody() if found is None else Endpoint(found)
+        return NoBackend(str(error))
+    return NoBackend() if found is None else ModelBackend(found)
 
 
-class Endpoint:
+class ModelBackend:
     """A model behind an OpenAI-compatible endpoint."""
 
     def __init__(self, model: LanguageModel) -> None:
@@ -68,7 +68,7 @@ class Endpoint:
         self._model.close()
 
 
-class Functions:
+class FunctionBackend:
     """Functions of the user's, each of which may take the name of a model as `model`."""
 
     def __init__(self, query: Query | None, batch: Query | None, chat: Query | None, model: str | None) -> None:
@@ -103,7 +103,7 @@ class Functions:
         return BACKGROUND.run(_awaited(answer)) if inspect.isawaitable(answer) else answer
 
 
-class Nobody:
+class NoBackend:
     """There is no model."""
 
     def __init__(self, why: str = "") -> None:

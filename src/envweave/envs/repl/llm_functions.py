@@ -1,4 +1,4 @@
-"""The questions that code in the REPL asks of language models, and who answers them in this episode."""
+"""The functions `llm_query`, `rlm_query`, … that code in the REPL calls, and the backend that answers them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from functools import partial
 from typing import Any
 
 from envweave.core.handle import EnvHandle
-from envweave.envs.repl.asking import Asker, Query, asker_for, side_by_side
-from envweave.envs.repl.heard import Heard
+from envweave.envs.repl.llm_backends import LLMBackend, Query, choose_backend, side_by_side
 from envweave.envs.repl.recursion import Budget, Lineage, answer_below
 from envweave.envs.repl.types import REPLAction, REPLObservation
 from envweave.envs.shared import Share
@@ -21,8 +20,8 @@ _MOST_PROMPTS = 1000
 
 
 @dataclass(frozen=True, kw_only=True)
-class Helpers:
-    """Who answers, where no caller's token says otherwise, and the bounds of `rlm_query`."""
+class LLMOptions:
+    """The functions that answer unless a caller's token is given, and the bounds of `rlm_query`."""
 
     query: Query | None = None
     batch: Query | None = None
@@ -31,63 +30,59 @@ class Helpers:
     child_seconds: float = 300.0
 
 
-class Questions:
+class LLMFunctions:
     """For one environment. A token is handed to the model's client, and kept nowhere else."""
 
-    def __init__(self, helpers: Helpers, make: Callable[[Lineage], EnvHandle[REPLAction, REPLObservation]]) -> None:
-        """`make` gives a REPL below this one."""
-        self._helpers = helpers
+    def __init__(self, options: LLMOptions, make: Callable[[Lineage], EnvHandle[REPLAction, REPLObservation]]) -> None:
+        """`make` returns a child REPL."""
+        self._options = options
         self._make = make
         self._is_child = False
         self._lineage: Lineage | None = None
-        self._asker: Share[Asker] | None = None
-        self.heard = Heard()
-        """What language models have said in this episode."""
+        self._backend: Share[LLMBackend] | None = None
 
-    def below(self, lineage: Lineage) -> Questions:
-        """Those of a REPL below another: whom it asks, and the bounds, come from above."""
-        child = Questions(self._helpers, self._make)
+    def below(self, lineage: Lineage) -> LLMFunctions:
+        """The functions of a child REPL, which has the backend and the bounds of its parent."""
+        child = LLMFunctions(self._options, self._make)
         child._is_child, child._lineage = True, lineage
         return child
 
     def begin(self, *, hf_token: str | None, model: str | None, max_depth: int, max_iterations: int) -> None:
-        """A new episode; what an older one has still under way is given up."""
+        """Begin an episode. Queries of the previous one that still run are abandoned."""
         if self._is_child:
             return
         if hf_token is not None and not isinstance(hf_token, str):
             raise UsageError("hf_token is not text")
-        helpers = self._helpers
-        ask = partial(asker_for, helpers.query, helpers.batch, helpers.chat)
-        asker = Share.new(ask(hf_token=hf_token, model=model))
+        options = self._options
+        ask = partial(choose_backend, options.query, options.batch, options.chat)
+        backend = Share.new(ask(hf_token=hf_token, model=model))
         self.end()
-        self.heard = Heard()
-        self._asker = asker
+        self._backend = backend
         self._lineage = Lineage(
-            asker.thing,
-            Budget(helpers.children),
+            backend.thing,
+            Budget(options.children),
             max_depth=max_depth,
             max_iterations=max_iterations,
-            child_seconds=helpers.child_seconds,
+            child_seconds=options.child_seconds,
         )
 
-    def like(self, other: Questions) -> Questions:
-        """Questions of the same environment that those answer who answer in the episode of the other."""
-        twin = Questions(self._helpers, self._make)
+    def like(self, other: LLMFunctions) -> LLMFunctions:
+        """Functions of this environment with the backend and a copy of the budget of `other`."""
+        twin = LLMFunctions(self._options, self._make)
         twin._is_child, twin._lineage = other._is_child, other._lineage
-        if other._asker is not None and other._lineage is not None:
-            twin._asker = other._asker.again()
+        if other._backend is not None and other._lineage is not None:
+            twin._backend = other._backend.again()
             twin._lineage = replace(other._lineage, budget=other._lineage.budget.copied())
-        twin.heard = Heard(other.heard.texts())
         return twin
 
-    def fork(self) -> Questions:
+    def fork(self) -> LLMFunctions:
         return self.like(self)
 
     def end(self) -> None:
         """Safe to call twice."""
-        if self._asker is not None and self._lineage is not None:
+        if self._backend is not None and self._lineage is not None:
             self._lineage.budget.ended.set()
-            self._asker.leave()
+            self._backend.leave()
 
     def functions(self) -> dict[str, Callable[..., Any]]:
         """By the names that the code knows."""
@@ -96,17 +91,16 @@ class Questions:
 
     def llm_query(self, prompt: str, model: str | None = None) -> str:
         """Ask a language model. It sees nothing but the prompt."""
-        return self.heard.add(self._here.asker.query(_text(prompt), model))
+        return self._here.backend.query(_text(prompt), model)
 
     def llm_query_batched(self, prompts: list[str], model: str | None = None) -> list[str]:
         """Ask a language model several things at the same time; where one fails, the answer is `Error: …`."""
         here = self._here
-        answers = here.asker.query_batched(_texts(prompts), model, here.budget.ended.is_set)
-        return [self.heard.add(answer) for answer in answers]
+        return here.backend.query_batched(_texts(prompts), model, here.budget.ended.is_set)
 
     def rlm_query(self, prompt: str, model: str | None = None) -> str:
         """Have a language model work on a prompt in a REPL of its own, where it is `context`."""
-        return self.heard.add(answer_below(self._here, self._make, _text(prompt), model))
+        return answer_below(self._here, self._make, _text(prompt), model)
 
     def rlm_query_batched(self, prompts: list[str], model: str | None = None) -> list[str]:
         """The same for several prompts; where one comes to no answer, it is `Error: …`."""
@@ -114,8 +108,7 @@ class Questions:
         if not here.may_have_children:
             return self.llm_query_batched(prompts, model)
         ask = partial(answer_below, here, self._make, model=model)
-        answers = side_by_side(ask, _texts(prompts), here.budget.ended.is_set, _REPLS_AT_ONCE)
-        return [self.heard.add(answer) for answer in answers]
+        return side_by_side(ask, _texts(prompts), here.budget.ended.is_set, _REPLS_AT_ONCE)
 
     @property
     def _here(self) -> Lineage:

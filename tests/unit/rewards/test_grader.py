@@ -152,6 +152,8 @@ EXPRESSIONS = [
 
 
 def short(value):
+    if type(value) is object:
+        return "object()"
     text = repr(value) if not isinstance(value, int) or value.bit_length() < 10_000 else f"{value.bit_length()} bits"
     return text if len(text) <= 60 else f"{text[:30]}…{text[-9:]} {len(text)}"
 

@@ -4,6 +4,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 MCP := .venv-mcp/bin
+# Many tests wait for processes, so that one worker more than there are cores uses these well.
+WORKERS ?= $(shell expr $$(nproc) + 1)
 install = $(shell command -v uv >/dev/null 2>&1 && echo "uv pip install --quiet --python $(1)/python" || echo "$(1)/python -m pip install --quiet --disable-pip-version-check")
 
 .PHONY: help setup demo test test-kubernetes check format bench clean
@@ -16,9 +18,9 @@ setup: .venv/.dev .venv-mcp/.dev .venv-mcp/.npm  ## make .venv and .venv-mcp wit
 demo: .venv/.train  ## make an environment, drive it, train on it (half a minute, most of it the first install)
 	@$(BIN)/python -m envweave.examples.demo
 
-test: .venv/.dev .venv-mcp/.dev .venv-mcp/.npm  ## run the tests
-	$(BIN)/python -m pytest --ignore=tests/mcp --ignore=tests/kubernetes
-	$(MCP)/python -m pytest tests/mcp
+test: .venv/.dev .venv-mcp/.dev .venv-mcp/.npm  ## run the tests, WORKERS=… of them at once
+	$(BIN)/python -m pytest --ignore=tests/mcp --ignore=tests/kubernetes -n $(WORKERS) --dist loadgroup; \
+	first=$$?; $(MCP)/python -m pytest tests/mcp && exit $$first
 
 test-kubernetes: .venv/.dev  ## run the tests that need a cluster, which they start: see docs/kubernetes.md
 	$(BIN)/python -m pytest tests/kubernetes

@@ -1,4 +1,4 @@
-"""The sandbox suite for every boundary of ours: all of it for namespaces, what depends on the boundary for the others."""
+"""The sandbox suite for all boundaries: all of it for namespaces, what depends on the boundary for the others."""
 
 import os
 import shutil

@@ -21,11 +21,11 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", f"conformance: a test of a conformance suite from {SUITES}")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def env_server() -> Iterator[Callable[..., str]]:
     """Return the URL of a server: `env_server(ID, *OPTIONS)` runs `envweave serve ID OPTIONS` on a free port.
 
-    A server runs until the session ends. A second call with the same arguments returns the same URL.
+    A server runs until the tests of the module have run. A second call with the same arguments returns the same URL.
     """
     from envweave.testing.serving import running_server  # loaded only if a test asks for a server
     from envweave.testing.suites.base import import_path

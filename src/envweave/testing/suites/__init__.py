@@ -19,13 +19,22 @@ if TYPE_CHECKING:
     from envweave.testing.suites.provider import ProviderSuite
     from envweave.testing.suites.sandbox import BoundarySuite, SandboxSuite
     from envweave.testing.suites.transport import TransportSuite
-    from envweave.testing.suites.vector import VectorSuite
+    from envweave.testing.suites.vector import ExecutorSuite, VectorSuite
 
-__all__ = ["BoundarySuite", "EnvironmentSuite", "ProviderSuite", "SandboxSuite", "TransportSuite", "VectorSuite"]
+__all__ = [
+    "BoundarySuite",
+    "EnvironmentSuite",
+    "ExecutorSuite",
+    "ProviderSuite",
+    "SandboxSuite",
+    "TransportSuite",
+    "VectorSuite",
+]
 
 _MODULES = {
     "BoundarySuite": "sandbox",
     "EnvironmentSuite": "environment",
+    "ExecutorSuite": "vector",
     "ProviderSuite": "provider",
     "SandboxSuite": "sandbox",
     "TransportSuite": "transport",

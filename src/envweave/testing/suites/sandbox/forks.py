@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator
 from contextlib import ExitStack, asynccontextmanager, suppress
+from functools import partial
 from typing import Any
 
 import pytest
@@ -100,7 +101,7 @@ class ForkTests(SandboxTests):
         together = threading.Barrier(3)
         sandbox = make(tools={"meet": lambda: together.wait(60) >= 0})
         with sandbox, sandbox.start() as one, one.fork() as two, two.fork() as three:
-            running = [in_thread(lambda each=each: each.run("meet()")) for each in (one, two, three)]
+            running = [in_thread(partial(each.run, "meet()")) for each in (one, two, three)]
             assert [each.result(60).return_value for each in running] == [True] * 3
 
     def test_a_fork_has_the_tools(self, make: Make) -> None:

@@ -139,7 +139,9 @@ class ValueTests(SandboxTests):
         assert session.get("big") == "[1" + "0" * 5000 + "]"
 
     def test_input_finds_an_empty_stdin(self, session: Session) -> None:
-        assert session.run("input('name? ')").exception.type == "EOFError"
+        result = session.run("input('name? ')")
+        assert result.exception is not None
+        assert result.exception.type == "EOFError"
         assert session.run("import sys\nsys.stdin.read()").return_value == ""
 
 

@@ -26,7 +26,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             raise pytest.UsageError(f"{item.nodeid}: choose `ids` without the address of an object")
         parameters = item.callspec.params if hasattr(item, "callspec") else {}
         if "docker_engine" in getattr(item, "fixturenames", ()) or "docker" in map(str, parameters.values()):
-            item.add_marker(pytest.mark.xdist_group("images" if "images" in item.path.name else "docker"))
+            second = "images" in item.path.name or "sandbox" in item.path.name
+            item.add_marker(pytest.mark.xdist_group("docker 2" if second else "docker 1"))
 
 
 @pytest.fixture(scope="session")

@@ -15,6 +15,14 @@ if HERE not in sys.path:
 from support.need import need  # noqa: E402  (found by the path above)
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Load the plugin of a checkout whose metadata was installed before it had one."""
+    from envweave.testing import plugin
+
+    if not config.pluginmanager.is_registered(plugin):
+        config.pluginmanager.register(plugin, "envweave")
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Where tests run in several processes, those that need the Docker daemon run in two, because each has its own.

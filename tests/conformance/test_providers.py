@@ -17,8 +17,7 @@ from envweave.core import process_identity
 from envweave.errors import ProviderError, UsageError
 from envweave.providers import Provider, running
 from envweave.providers.base import health
-from envweave.providers.process import LABEL
-from envweave.providers.process import found as found_processes
+from envweave.providers.process import LABEL, list_processes
 from support.containers import envweave, of, script, until
 from support.engine import connect as connect_engine
 from support.need import need
@@ -95,7 +94,7 @@ def _subprocess(_: pytest.FixtureRequest) -> Kind:
             f"SubprocessProvider('it', command={[sys.executable, '-uc', text.replace('PORT', '{port}')]!r})"
         ),
         left=_processes,
-        found=found_processes,
+        found=list_processes,
     )
 
 
@@ -107,14 +106,14 @@ def _uv(request: pytest.FixtureRequest) -> Kind:
         good=f"UVProvider({project!r})",
         runs=lambda text: f"UVProvider({project!r}, command={['python', '-uc', text.replace('PORT', '{port}')]!r})",
         left=_processes,
-        found=found_processes,
+        found=list_processes,
     )
 
 
 def _docker(request: pytest.FixtureRequest) -> Kind:
     image = request.getfixturevalue("echo_image")
     url = request.getfixturevalue("docker_engine")
-    from envweave.providers.docker import found
+    from envweave.providers.docker import list_containers
 
     engine = connect_engine(url)
     request.addfinalizer(engine.close)
@@ -129,7 +128,7 @@ def _docker(request: pytest.FixtureRequest) -> Kind:
         good=f"LocalDockerProvider({image!r})",
         runs=runs,
         left=lambda pid: [each.name for each in of(engine, pid)],
-        found=found,
+        found=list_containers,
     )
 
 

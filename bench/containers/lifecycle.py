@@ -8,7 +8,7 @@ from statistics import median
 from bench.figure import Figure
 from bench.timing import timed
 from envweave.providers.base import running
-from envweave.providers.docker import LocalDockerProvider, found
+from envweave.providers.docker import LocalDockerProvider, list_containers
 from envweave.registry.vectors import make_vector
 
 CONTAINERS = 20
@@ -74,4 +74,4 @@ def _check_none_left() -> None:
 
 def _left() -> list[str]:
     """The names of containers that this process started and that still exist."""
-    return [each.name for each in found() if each.owner == str(os.getpid())]
+    return [each.name for each in list_containers() if each.owner == str(os.getpid())]

@@ -10,9 +10,9 @@ from statistics import median
 from typing import Any
 
 from bench.figure import Figure
+from envweave.docker_client import connected
 from envweave.envs.echo import EchoEnv
 from envweave.providers.base import labels
-from envweave.providers.daemon import connected
 from envweave.providers.docker import LocalDockerProvider
 
 

@@ -5,51 +5,50 @@ import socket
 
 import pytest
 
-from envweave.providers import door
-from envweave.providers.door import Door
+from envweave.providers.direct_socket import DirectSocket, remove_folder
 
 
 def test_only_we_can_enter_and_anybody_inside_can_write():
-    made = Door()
+    made = DirectSocket()
     try:
         assert os.stat(made.folder).st_mode & 0o777 == 0o700
         assert os.stat(os.path.dirname(made.path)).st_mode & 0o7777 == 0o1777
     finally:
-        door.remove(made.folder)
+        remove_folder(made.folder)
     assert not os.path.exists(made.folder)
 
 
 def test_there_is_a_way_in_while_somebody_listens():
-    made = Door()
+    made = DirectSocket()
     try:
-        assert made.way_in() == ""
+        assert made.address() == ""
         with socket.socket(socket.AF_UNIX) as listener:
             listener.bind(made.path)
-            assert made.way_in() == ""
+            assert made.address() == ""
             listener.listen()
-            way = made.way_in()
+            way = made.address()
             with socket.socket(socket.AF_UNIX) as visitor:
                 visitor.connect(way)
-            assert made.way_in() == way
-        assert made.way_in() == ""
+            assert made.address() == way
+        assert made.address() == ""
     finally:
-        door.remove(made.folder)
+        remove_folder(made.folder)
 
 
 def test_a_link_to_another_socket_is_no_way_in(tmp_path):
-    made = Door()
+    made = DirectSocket()
     try:
         with socket.socket(socket.AF_UNIX) as listener:
             listener.bind(str(tmp_path / "of-the-host"))
             listener.listen()
             os.symlink(tmp_path / "of-the-host", made.path)
-            assert made.way_in() == ""
+            assert made.address() == ""
     finally:
-        door.remove(made.folder)
+        remove_folder(made.folder)
 
 
 def test_what_is_put_in_place_of_the_socket_leads_nobody_astray(tmp_path):
-    made = Door()
+    made = DirectSocket()
     try:
         with socket.socket(socket.AF_UNIX) as inside, socket.socket(socket.AF_UNIX) as host:
             inside.bind(made.path)
@@ -57,7 +56,7 @@ def test_what_is_put_in_place_of_the_socket_leads_nobody_astray(tmp_path):
             host.bind(str(tmp_path / "of-the-host"))
             host.listen()
             host.setblocking(False)
-            way = made.way_in()
+            way = made.address()
             os.unlink(made.path)
             os.symlink(tmp_path / "of-the-host", made.path)
             with socket.socket(socket.AF_UNIX) as visitor:
@@ -66,27 +65,27 @@ def test_what_is_put_in_place_of_the_socket_leads_nobody_astray(tmp_path):
             with pytest.raises(BlockingIOError):
                 host.accept()
     finally:
-        door.remove(made.folder)
+        remove_folder(made.folder)
 
 
 def test_a_file_is_no_way_in_and_costs_no_descriptor():
-    made = Door()
+    made = DirectSocket()
     try:
         before = len(os.listdir("/proc/self/fd"))
         with open(made.path, "w"):
             pass
-        assert made.way_in() == ""
+        assert made.address() == ""
         assert len(os.listdir("/proc/self/fd")) == before
     finally:
-        door.remove(made.folder)
+        remove_folder(made.folder)
 
 
-def test_what_does_not_look_like_a_door_is_not_removed(tmp_path):
+def test_a_folder_of_another_name_is_not_removed(tmp_path):
     for name in ("precious", "my-envweave-socket-1"):
         (tmp_path / name).mkdir()
-        door.remove(str(tmp_path / name))
+        remove_folder(str(tmp_path / name))
         assert (tmp_path / name).exists()
     (tmp_path / "envweave-socket-link").symlink_to(tmp_path / "precious")
-    door.remove(str(tmp_path / "envweave-socket-link"))
-    door.remove("")
+    remove_folder(str(tmp_path / "envweave-socket-link"))
+    remove_folder("")
     assert (tmp_path / "precious").exists()

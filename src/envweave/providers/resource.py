@@ -1,9 +1,9 @@
-"""What envweave has started and is still there, wherever it runs: for `envweave ps` and `envweave gc`."""
+"""Containers, processes and workloads that envweave started, for `envweave ps` and `envweave gc`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
 from envweave.core import process_identity
@@ -11,8 +11,8 @@ from envweave.providers.base import is_stray
 
 
 @dataclass(frozen=True, kw_only=True)
-class Started:
-    """One container, process or workload of a cluster. `remove` ends it, whoever owns it."""
+class Resource:
+    """One of them. `remove` ends it, whoever owns it."""
 
     where: str
     """`docker`, `process` or `kubernetes`."""
@@ -24,16 +24,16 @@ class Started:
     url: str
     state: str
     since: str
-    """When it was started, in ISO's form; empty if nobody knows."""
+    """When it was started, in ISO 8601; empty if unknown."""
     owner: str
-    """The number of the process that started it, `elsewhere` if that is on another machine."""
+    """PID of the process that started it; `elsewhere` for another machine."""
     stray: bool
-    """Its owner is gone."""
+    """Its owner no longer runs."""
     remove: Callable[[], None] = field(repr=False, compare=False)
 
     @classmethod
-    def labelled(cls, labels: Mapping[str, str], *, stray: bool | None = None, **known: Any) -> Self:
-        """With what its labels say; `stray` is for those who know better."""
+    def from_labels(cls, labels: Mapping[str, str], *, stray: bool | None = None, **known: Any) -> Self:
+        """Read kind, owner and, unless it is given, `stray` from labels."""
         here = labels.get("envweave.world") == process_identity.machine_id()
         return cls(
             kind=labels.get("envweave.kind", "server"),
@@ -43,5 +43,4 @@ class Started:
         )
 
     def to_data(self) -> dict[str, Any]:
-        names = ("where", "kind", "name", "what", "url", "state", "since", "owner", "stray")
-        return {name: getattr(self, name) for name in names}
+        return {name: value for name, value in asdict(self).items() if name != "remove"}

@@ -25,15 +25,17 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Where tests run in several processes, those that need the Docker daemon run in one, because each has its own.
+    """Where tests run in several processes, those that need the Docker daemon run in two, because each has its own.
 
     A test has the same name in all processes, so none may contain the address of an object.
     """
     for item in items:
         if " at 0x" in item.nodeid:
             raise pytest.UsageError(f"{item.nodeid}: choose `ids` without the address of an object")
-        if "docker_engine" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.xdist_group("docker"))
+        parameters = item.callspec.params if hasattr(item, "callspec") else {}
+        if "docker_engine" in getattr(item, "fixturenames", ()) or "docker" in map(str, parameters.values()):
+            second = "images" in item.path.name or "sandbox" in item.path.name
+            item.add_marker(pytest.mark.xdist_group("docker 2" if second else "docker 1"))
 
 
 @pytest.fixture(scope="session")

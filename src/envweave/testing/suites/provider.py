@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 from urllib.request import urlopen
 
 import pytest
@@ -48,6 +48,9 @@ UNHEALTHY = _SERVER.replace("STATUS", "503")
 class ProviderTests(Suite):
     """What a subclass defines; after each test, nothing may be left."""
 
+    patience: ClassVar[float] = PATIENCE
+    """Seconds to wait for a server to start or to end."""
+
     @pytest.fixture
     def make_provider(self, request: pytest.FixtureRequest) -> MakeProvider:
         """To be defined: a function that returns a provider that is not started.
@@ -70,7 +73,7 @@ class ProviderTests(Suite):
     @pytest.fixture(autouse=True)
     def nothing_is_left(self, left_behind: LeftBehind) -> Iterator[None]:
         yield
-        until(lambda: not left_behind(os.getpid()))
+        until(lambda: not left_behind(os.getpid()), self.patience)
 
 
 class ServerTests(ProviderTests):
@@ -83,7 +86,7 @@ class ServerTests(ProviderTests):
         assert (provider.url, provider.urls) == ("", ())
         url = provider.start()
         assert (provider.url, provider.urls[0]) == (url, url)
-        provider.wait_for_ready(PATIENCE)
+        provider.wait_for_ready(self.patience)
         assert health(url) == ""
         with connect(url) as env:
             env.reset()
@@ -124,7 +127,7 @@ class RepeatedStartTests(ProviderTests):
         provider.stop()
         provider.stop()
         assert provider.start().startswith("http")
-        provider.wait_for_ready(PATIENCE)
+        provider.wait_for_ready(self.patience)
         assert health(provider.url) == ""
         provider.stop()
 
@@ -140,7 +143,7 @@ class RepeatedStartTests(ProviderTests):
     def test_the_names_of_envtorch_do_the_same(self, make_provider: MakeProvider) -> None:
         provider = make_provider()
         url = provider.start_container()
-        provider.wait_for_ready(url, timeout_s=PATIENCE)
+        provider.wait_for_ready(url, timeout_s=self.patience)
         assert health(url) == ""
         provider.stop_container()
         assert provider.url == ""
@@ -153,7 +156,7 @@ class FailedServerTests(ProviderTests):
         provider = make_provider("for number in range(30): print('line', number)\n" + HEALTHY)
         expected = [*(f"line {number}" for number in range(30)), "started"]
         with running(provider):
-            until(lambda: "started" in provider.logs())
+            until(lambda: "started" in provider.logs(), self.patience)
             assert provider.logs().splitlines() == expected
             assert provider.logs(2).splitlines() == expected[-2:]
 
@@ -172,7 +175,7 @@ class FailedServerTests(ProviderTests):
     ) -> None:
         provider = make_provider(UNHEALTHY)
         provider.start()
-        until(lambda: "started" in provider.logs())
+        until(lambda: "started" in provider.logs(), self.patience)
         with pytest.raises(ProviderError, match=r"(?s)within 1\.5 s.*503.*started"):
             provider.wait_for_ready(1.5)
         assert left_behind(os.getpid())  # what to do about it is the caller's choice
@@ -192,11 +195,11 @@ class FailedServerTests(ProviderTests):
 
         with running(provider) as url:
             provider.check()
-            with urlopen(f"{url}/leave", timeout=PATIENCE) as answer:
+            with urlopen(f"{url}/leave", timeout=self.patience) as answer:
                 answer.read()
-            assert re.search(r"(?s)exit code 7.*one last word", until(reported))
+            assert re.search(r"(?s)exit code 7.*one last word", until(reported, self.patience))
             with pytest.raises(ProviderError, match="exit code 7"):
-                provider.wait_for_ready(PATIENCE)
+                provider.wait_for_ready(self.patience)
 
     @pytest.mark.parametrize("failure", [RuntimeError, KeyboardInterrupt, SystemExit])
     def test_an_exception_in_the_block_stops_the_server(
@@ -222,7 +225,7 @@ class OwnerTests(ProviderTests):
 
     def test_an_interpreter_that_exits_stops_its_server(self, owner_code: str, left_behind: LeftBehind) -> None:
         owner = owner_process(f"{owner_code}\nprint(provider.start())")
-        out, _ = owner.communicate(timeout=PATIENCE * 2)
+        out, _ = owner.communicate(timeout=self.patience * 2)
         assert owner.returncode == 0
         assert out.startswith("http")
         assert left_behind(owner.pid) == []
@@ -245,7 +248,7 @@ os.waitpid(child, 0)
 provider.check()
 print(health(url) or "healthy")
 """)
-        out, _ = owner.communicate(timeout=PATIENCE * 2)
+        out, _ = owner.communicate(timeout=self.patience * 2)
         assert out.strip() == "healthy"
         assert owner.returncode == 0
         assert left_behind(owner.pid) == []

@@ -137,7 +137,7 @@ class VectorRecoveryTests(VectorTests):
         (files / "hang step").touch()
         vec = vector(steered, 2, step_timeout=TIMEOUT)
         vec.reset()
-        rows = told(vec.step(acts("go on", "hang")))
+        rows = told(vec.step(acts("go on", "hang"), timeout=60))
         assert rows[0] == WENT_ON
         assert rows[1][3:7] == (0, None, False, True)
         assert rows[1][7]["type"] == "EnvError"

@@ -365,6 +365,23 @@ def test_code_that_does_not_end_in_what_we_ask_of_it_is_stopped():
         assert env.execute("FINAL(1)").done
 
 
+@pytest.mark.parametrize("body", ["import os; os._exit(0)", "import os; os.kill(os.getpid(), 9)", "while True: pass"])
+@pytest.mark.parametrize("place", ["x = A()", "answer = A()"])
+def test_what_a_repr_does_afterwards_does_not_take_an_answer_away(body, place):
+    with REPLEnv(limits=Limits(wall=0.5)) as env:
+        env.reset(expected_answer="42")
+        step = env.execute(f"class A:\n    def __repr__(self):\n        {body}\n{place}\nprint('said')\nFINAL(42)")
+        assert (step.done, step.reward, step.info["final_answer"]) == (True, 1.0, "42")
+        assert step.observation.result.success
+        assert step.observation.result.stdout.startswith("said\n")
+
+
+def test_an_answer_that_a_repr_gives_after_the_run_is_none(env):
+    step = env.execute("class A:\n    def __repr__(self): return FINAL(3)\nx = A()")
+    assert not step.done
+    assert env.execute("FINAL(4)").info["final_answer"] == "4"
+
+
 @pytest.mark.parametrize(
     "variables",
     [

@@ -240,7 +240,7 @@ def test_nothing_that_can_be_kept_of_an_environment_has_the_token(model, caplog)
         env.reset(hf_token=TOKEN)
         env.execute("llm_query('hi')")
         snapshot = env.snapshot()
-        inner = env._handle.unwrapped
+        inner = env.unwrapped
         assert isinstance(inner, REPLEnvironment)
         assert not leaks(repr(snapshot) + repr(env) + repr(vars(inner)) + repr(vars(inner._llm)) + caplog.text)
         for each in (snapshot, inner, inner._llm):
@@ -248,7 +248,7 @@ def test_nothing_that_can_be_kept_of_an_environment_has_the_token(model, caplog)
                 pickle.dumps(each)
         with env.fork() as twin:
             twin.execute("print(llm_query('hi'))")
-            assert not leaks(repr(vars(twin._handle.unwrapped)))
+            assert not leaks(repr(vars(twin.unwrapped)))
 
 
 def test_the_token_of_one_episode_is_not_used_in_the_next(model):

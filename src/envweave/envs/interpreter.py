@@ -7,7 +7,7 @@ environment. The sandbox ends with the last environment or snapshot that uses it
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from copy import copy
 from dataclasses import fields
 from typing import Any
@@ -16,7 +16,7 @@ from envweave.core.suggest import nearest
 from envweave.envs.episode_session import EpisodeSession, Functions, ParkedSession, Prelude, share_in
 from envweave.envs.shared import Share
 from envweave.errors import ClosedError, ResetNeededError, UsageError
-from envweave.sandbox import ExecutionResult, Limits, Sandbox, Session
+from envweave.sandbox import ExecutionResult, Inspection, Limits, Sandbox, Session
 from envweave.sandbox.core import UNSET
 
 MODULES = (
@@ -72,15 +72,22 @@ class Interpreter:
     def run(self, code: str, timeout: float | None = UNSET) -> ExecutionResult:
         """Run code. If it had to be killed, the next run finds what the episode began with, and the files."""
         current = self._here
-        result = current.session.run(code, timeout)
+        return self._checked(current, current.session.run(code, timeout))
+
+    def run_and_inspect(
+        self, code: str, *, names: Sequence[str], longest: int, most: int
+    ) -> tuple[ExecutionResult, Inspection | None]:
+        """`run`, and what `Session.run_and_inspect` finds afterwards."""
+        current = self._here
+        result, found = current.session.run_and_inspect(code, names=names, longest=longest, most=most)
+        return self._checked(current, result), found
+
+    def _checked(self, current: EpisodeSession, result: ExecutionResult) -> ExecutionResult:
         if self._current is not current:  # by another thread
             raise ClosedError("the episode was ended while its code ran")
         if result.state != "ended":
             current.run_prelude()
         return result
-
-    def get(self, name: str) -> Any:
-        return self._here.asked(lambda session: session.get(name))
 
     def describe(self, longest: int, most: int | None = None) -> dict[str, str]:
         """The variables by name, with the `repr` of each."""

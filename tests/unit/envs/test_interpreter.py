@@ -225,12 +225,13 @@ def test_the_prelude_is_there_at_the_beginning_and_after_a_kill(python):
 
 def test_the_prelude_is_there_again_after_a_question_has_ended_the_interpreter(python):
     python.begin(prelude=Prelude(values={"context": "long"}))
-    python.run("class Bad:\n    def __repr__(self):\n        import os\n        os._exit(1)\nbad = Bad()")
-    for question in (lambda: python.get("bad"), lambda: python.describe(100)):
-        python.run("class Bad:\n    def __repr__(self):\n        import os\n        os._exit(1)\nbad = Bad()")
-        with pytest.raises(SandboxError):
-            question()
-        assert python.get("context") == "long"
+    hostile = "class Bad:\n    def __repr__(self):\n        import os\n        os._exit(1)\nbad = Bad()"
+    python.run(hostile)
+    with pytest.raises(SandboxError):
+        python.describe(100)
+    assert python.run("context").return_value == "long"
+    assert python.run_and_inspect(hostile, names=(), longest=100, most=100)[1] is None
+    assert python.run("context").return_value == "long"
 
 
 def test_a_long_text_can_be_in_the_prelude(python):
@@ -256,7 +257,7 @@ def test_a_module_within_a_package_is_imported():
 def test_what_there_is_no_episode_for_is_refused():
     python = Interpreter()
     assert not python.begun
-    for call in (lambda: python.run("1"), lambda: python.get("x"), python.variables, python.fork, python.snapshot):
+    for call in (lambda: python.run("1"), lambda: python.describe(9), python.variables, python.fork, python.snapshot):
         with pytest.raises(ResetNeededError):
             call()
     python.close()

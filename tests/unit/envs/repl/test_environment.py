@@ -334,6 +334,40 @@ def test_a_repr_that_does_not_end_takes_the_values_but_not_the_names():
         assert result_of(env.execute("y")).stdout == "3\n"
 
 
+ORDERS = """
+mail = next(cell.cell_contents for cell in llm_query.__closure__ if hasattr(cell.cell_contents, "order"))
+take, orders = mail.order, []
+
+def order():
+    found = take()
+    orders.append(found[0]["op"])
+    return found
+
+mail.order = order
+"""
+"""Lists what the host asks of the interpreter from the next step on."""
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "x = 1",
+        "x = llm_query('a')",
+        "1 / 0",
+        "FINAL(1)",
+        "print('FINAL(1)')",
+        "answer = {'content': 'text', 'ready': True}",
+        "answer.update(content=4.5, ready=True)",
+    ],
+)
+def test_a_step_is_one_round_trip(code):
+    with REPLEnvironment(llm_query_fn=str.upper) as env:
+        env.reset()
+        env.step(REPLAction(code=ORDERS))
+        env.step(REPLAction(code=code))
+        assert env._python.run("orders").return_value == ["run", "run"], "the second is this one"
+
+
 def test_a_seed_seeds(env):
     def draw(seed):
         env.reset(seed=seed)

@@ -1,15 +1,19 @@
-"""A package of somebody else, really installed, adds environments and a scheme."""
+"""A package of somebody else, really installed, adds environments and a scheme, and runs the conformance suites."""
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
 
 PLUGIN = Path(__file__).parent.parent / "plugin"
+PLUGIN_OPTION = [] if entry_points(group="pytest11", name="envweave") else ["-p", "envweave.testing.plugin"]
+"""The metadata of a checkout may be older than the plugin."""
 
 
 @pytest.fixture(scope="module")
@@ -21,9 +25,10 @@ def installed(tmp_path_factory):
     offline = ["--no-index", "--no-build-isolation", "--no-deps", "--target", str(target), str(source)]
     subprocess.run([*pip, *offline], check=True, capture_output=True)
 
-    def run(*command):
-        env = {**os.environ, "PYTHONPATH": str(target)}
-        return subprocess.run([sys.executable, *command], env=env, capture_output=True, text=True, check=False)
+    def run(*command, cwd=None):
+        path = os.pathsep.join(filter(None, [str(target), os.environ.get("PYTHONPATH")]))
+        env = {**os.environ, "PYTHONPATH": path}
+        return subprocess.run([sys.executable, *command], env=env, capture_output=True, text=True, check=False, cwd=cwd)
 
     return run
 
@@ -81,3 +86,21 @@ def test_a_name_like_one_of_its_own_is_suggested(installed):
 def test_its_environments_keep_the_contract(installed):
     checked = installed("-m", "envweave", "check", "demo-coin", "--json")
     assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+@pytest.mark.parametrize(
+    ("file", "options", "least"),
+    [
+        ("test_environment.py", [], 10),
+        ("test_transport.py", [], 50),
+        ("test_vector.py", [], 50),
+        ("test_provider.py", [], 15),
+        ("test_sandbox.py", ["-k", "file or run"], 30),  # the whole takes half a minute
+    ],
+)
+def test_it_passes_the_conformance_suites(installed, tmp_path, file, options, least):
+    shutil.copytree(PLUGIN / "tests", tmp_path / "tests")
+    shutil.copy(PLUGIN / "pyproject.toml", tmp_path)
+    done = installed("-m", "pytest", "-q", *PLUGIN_OPTION, f"tests/{file}", *options, cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert int(re.search(r"(\d+) passed", done.stdout)[1]) >= least

@@ -1,0 +1,12 @@
+import pytest
+from envweave.testing.suites import BoundarySuite
+
+from envweave_plugin_demo.sandbox import quick_sandbox
+
+
+class TestQuick(BoundarySuite):
+    confined = False
+
+    @pytest.fixture
+    def make_sandbox(self):
+        return quick_sandbox

@@ -26,17 +26,17 @@ test-kubernetes: .venv/.dev  ## run the tests that need a cluster, which they st
 	$(BIN)/python -m pytest tests/kubernetes
 
 check: .venv/.dev  ## style, types, import directions
-	$(BIN)/ruff check src tests
-	$(BIN)/ruff format --check src tests
+	$(BIN)/ruff check src tests bench
+	$(BIN)/ruff format --check src tests bench
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
 format: .venv/.dev  ## let ruff write the style
-	$(BIN)/ruff check --fix src tests
-	$(BIN)/ruff format src tests
+	$(BIN)/ruff check --fix src tests bench
+	$(BIN)/ruff format src tests bench
 
 bench: .venv/.dev  ## measure against gymnasium, OpenEnv, smolagents and docker; writes bench.json
-	$(BIN)/python -m envweave.bench --out bench.json
+	$(BIN)/python -m bench --out bench.json
 
 clean:  ## remove .venv, .venv-mcp and what tools leave behind
 	rm -rf .venv .venv-mcp build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

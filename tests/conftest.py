@@ -15,17 +15,27 @@ if HERE not in sys.path:
 from support.need import need  # noqa: E402  (found by the path above)
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Load the plugin of a checkout whose metadata was installed before it had one."""
+    from envweave.testing import plugin
+
+    if not config.pluginmanager.is_registered(plugin):
+        config.pluginmanager.register(plugin, "envweave")
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Where tests run in several processes, those that need the Docker daemon run in one, because each has its own.
+    """Where tests run in several processes, those that need the Docker daemon run in two, because each has its own.
 
     A test has the same name in all processes, so none may contain the address of an object.
     """
     for item in items:
         if " at 0x" in item.nodeid:
             raise pytest.UsageError(f"{item.nodeid}: choose `ids` without the address of an object")
-        if "docker_engine" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.xdist_group("docker"))
+        parameters = item.callspec.params if hasattr(item, "callspec") else {}
+        if "docker_engine" in getattr(item, "fixturenames", ()) or "docker" in map(str, parameters.values()):
+            second = "images" in item.path.name or "sandbox" in item.path.name
+            item.add_marker(pytest.mark.xdist_group("docker 2" if second else "docker 1"))
 
 
 @pytest.fixture(scope="session")

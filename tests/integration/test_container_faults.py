@@ -96,7 +96,7 @@ def test_a_container_that_somebody_removed_is_missed_and_replaced(engine, echo_i
     with doomed(echo_image) as env:
         env.reset()
         only(engine).remove(force=True)
-        with pytest.raises(SessionLostError, match="somebody removed it"):
+        with pytest.raises(SessionLostError, match="someone else removed it"):
             env.step({})
         assert env.reset().observation["count"] == 0
 
@@ -116,7 +116,7 @@ def test_the_address_of_a_dead_container_is_never_taken_for_it(engine, echo_imag
                 pytest.skip("the daemon gave the address to nobody else")
             until(lambda: b"serving" in other.logs())
             go_on.set()
-            with pytest.raises(SessionLostError, match="somebody removed it"):
+            with pytest.raises(SessionLostError, match="someone else removed it"):
                 env.step({})
             assert env.reset().observation["count"] == 0
             assert env.step({}).observation["count"] == 1

@@ -26,8 +26,8 @@ from support.need import need
 
 pytest.importorskip("docker")
 
-from envweave.providers.daemon import connected
-from envweave.providers.docker import LocalDockerProvider, found
+from envweave.docker_client import connected
+from envweave.providers.docker import LocalDockerProvider, list_containers
 
 pytestmark = pytest.mark.timeout(400)
 
@@ -230,7 +230,7 @@ def test_the_network_of_the_machine(image):
     with inside(image, network="host", port=port, env_vars={"PORT": str(port)}) as look:
         assert look.url == f"http://127.0.0.1:{port}"
         assert look("socket.gethostname()") == socket.gethostname()
-        assert [each.url for each in found() if each.name == look.provider.name] == [look.url]
+        assert [each.url for each in list_containers() if each.name == look.provider.name] == [look.url]
 
 
 def test_options_of_a_start_win_over_those_of_the_provider(image):
@@ -359,7 +359,7 @@ def test_a_program_that_the_image_does_not_have_is_named(image):
         ({"host_port": 70000}, "70000"),
         ({"extra": {"no_such_argument": 1}}, "no_such_argument"),
         ({"extra": {"runtime": "no-such-runtime"}}, "no-such-runtime"),
-        ({"env_vars": {"": "x"}}, "variable"),
+        ({"env_vars": {"": "x"}}, "env_vars"),
         ({"env_vars": {"A=B": "x"}}, "A=B"),
     ],
 )
@@ -378,7 +378,7 @@ def test_secrets_are_in_no_text(image, docker_engine, caplog):
         pass
     texts += [str(caught.value), repr(caught.value), json.dumps(caught.value.to_data())]
     with inside(image, env_vars={"KEY": secret}) as look:
-        (one,) = [each for each in found() if each.owner == str(os.getpid())]
+        (one,) = [each for each in list_containers() if each.owner == str(os.getpid())]
         texts += [repr(one), json.dumps(one.to_data()), look.provider.logs()]
     texts += [record.getMessage() for record in caplog.records if record.name.startswith("envweave")]
     assert not [text for text in texts if secret in text]
@@ -407,7 +407,7 @@ def test_a_container_that_somebody_restarted_is_not_the_one_we_knew(image, engin
 def test_a_container_that_somebody_removed_is_said_to_be_gone(image, engine):
     with inside(image) as look:
         engine.containers.get(look.provider.name).remove(force=True)
-        with pytest.raises(ProviderError, match="somebody removed it"):
+        with pytest.raises(ProviderError, match="someone else removed it"):
             look.provider.check()
         assert look.provider.logs() == ""
 
@@ -509,7 +509,7 @@ def test_a_server_of_ours_is_reached_through_a_socket_that_nobody_else_can_enter
     provider = LocalDockerProvider(echo_image)
     with running(provider) as url:
         path = provider.shortcut(url)
-        folder = provider._door.folder
+        folder = provider._direct.folder
         assert os.stat(folder).st_mode & 0o777 == 0o700
         with socket.socket(socket.AF_UNIX) as visitor:
             visitor.connect(path)
@@ -613,7 +613,7 @@ def test_podman_starts_a_container_with_all_its_options_and_stops_it(podman, ima
         files = "'/sys/fs/cgroup/memory/memory.limit_in_bytes', '/sys/fs/cgroup/memory.max'"
         assert int(look(f"read({files})")) == 96 * 2**20
         assert look("os.getuid()") == 1000
-        (one,) = [each for each in found(podman) if each.owner == str(os.getpid())]
+        (one,) = [each for each in list_containers(podman) if each.owner == str(os.getpid())]
         assert (one.name, one.state, one.stray) == (look.provider.name, "running", False)
         look.provider.check()
     assert names_of(podman) == set()
@@ -643,7 +643,7 @@ time.sleep(600)
     assert names_of(podman, owner.pid)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DOCKER_HOST", podman)
-        for each in found():
+        for each in list_containers():
             if each.stray and each.owner == str(owner.pid):
                 each.remove()
     assert names_of(podman, owner.pid) == set()

@@ -350,6 +350,21 @@ def test_a_failed_build_shows_the_step_and_its_last_lines(docker_engine, base_im
     assert done.stdout == ""
 
 
+def test_a_build_that_fails_leaves_no_socket_open(docker_engine, python_image, tmp_path, tag):
+    (tmp_path / "Dockerfile").write_text(f"FROM {python_image}\nRUN false\n")
+    before = sockets()
+    with pytest.raises(ProviderError, match="step 2/2") as caught:
+        build_image(tmp_path, "Dockerfile", tag, {}, network="none", progress=quiet)
+    assert caught.tb  # the frames of the error live as long as this
+    assert sockets() == before
+
+
+def sockets():
+    """The sockets of this process."""
+    names = (Path("/proc/self/fd") / name for name in os.listdir("/proc/self/fd"))
+    return {target for name in names if name.is_symlink() and (target := os.readlink(name)).startswith("socket:")}
+
+
 def test_a_server_that_exits_fails_the_build_with_its_last_lines(docker_engine, base_image, project, tag):
     code = (project / "quiz.py").read_text()
     (project / "quiz.py").write_text(f"{code}\n\nimport os\nif os.getuid():\n    raise OSError('not for such users')\n")

@@ -623,9 +623,9 @@ def test_no_descriptor_is_left_after_close(python_image):
     with Sandbox("docker", image=python_image) as sandbox:
         sandbox.start().close()
         before = len(os.listdir("/proc/self/fd"))
-        for _ in range(3):
+        for _ in range(5):
             sandbox.start().close()
-        assert len(os.listdir("/proc/self/fd")) <= before
+        assert len(os.listdir("/proc/self/fd")) < before + 5  # a few others come and go; five would be a leak
 
 
 def start_host(image, then, **environment):

@@ -55,7 +55,7 @@ def test_a_crash_shows_the_last_words(provide):
 
 def test_a_crash_again_and_again_shows_the_last_words(provide):
     said = failure(provide(replicas=2, program=python("print('about to fail', flush=True); raise SystemExit(3)")))
-    assert "ends again and again with exit code 3" in said
+    assert "keeps ending with exit code 3" in said
     assert "about to fail" in said
 
 
@@ -71,14 +71,14 @@ def test_a_command_that_is_not_in_the_image(provide):
 
 def test_an_image_that_wants_to_be_root(provide):
     said = failure(provide("pause:local"))
-    assert "cannot be made (CreateContainerConfigError)" in said
+    assert "cannot be created (CreateContainerConfigError)" in said
     assert "hint: user=1000" in said
 
 
 def test_no_node_that_fits(provide):
     said = failure(provide(node_selector={"no": "such"}, unschedulable_after=1))
     assert "finds no node: 0/1 nodes are available" in said
-    assert "hint: ask for less" in said
+    assert "hint: request less" in said
 
 
 def test_more_than_any_node_has(provide):
@@ -172,17 +172,17 @@ def test_a_server_that_ends_while_it_is_used(serving, admin):
 def test_a_pod_that_somebody_removes(serving, admin):
     provider = serving()
     admin.kill(provider.name, provider.namespace)
-    assert "somebody removed it" in found_by(provider)
+    assert "someone else removed it" in found_by(provider)
     provider.stop()
 
 
 def test_a_deployment_that_somebody_removes(serving, admin):
     provider = serving(replicas=2)
     admin.apps.delete_namespaced_deployment(provider.name, provider.namespace)
-    assert "somebody removed it" in found_by(provider)
+    assert "someone else removed it" in found_by(provider)
 
 
 def test_a_lifetime_ends(provide):
     provider = provide(lifetime=2)
     provider.start()
-    assert "has lived as long as its lifetime allows" in found_by(provider)
+    assert "has reached its lifetime" in found_by(provider)

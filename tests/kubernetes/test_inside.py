@@ -10,7 +10,7 @@ pytestmark = pytest.mark.timeout(400)
 BEGIN = """
 import json, sys
 from envweave.envs.echo import EchoAction, EchoEnv
-from envweave.providers.kubernetes import KubernetesProvider, found
+from envweave.providers.kubernetes import KubernetesProvider, list_workloads
 from kubernetes import client, config
 
 def play(url):
@@ -29,10 +29,10 @@ one.wait_for_ready(90)
 assert one.url == one.urls[0] and len(set(one.urls)) == 2, one.urls
 for url in one.urls:
     play(url)
-assert [each.stray for each in found()] == [False]
+assert [each.stray for each in list_workloads()] == [False]
 one.check()
 one.stop(wait=90)
-assert found() == []
+assert list_workloads() == []
 """
 
 # No DNS runs in the cluster of the tests: the name of the service is written where DNS would have had it.

@@ -11,7 +11,7 @@ import pytest
 
 from envweave.errors import ProviderError
 from envweave.providers.base import health
-from envweave.providers.kubernetes import found
+from envweave.providers.kubernetes import list_workloads
 from envweave.providers.kubernetes.manifests import EXPIRES
 from support.sockets import count_sockets
 from support.until import PATIENCE, until
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.timeout(400)
 
 
 def entry(name, namespace):
-    return next((each for each in found(namespace) if each.name == f"{namespace}/{name}"), None)
+    return next((each for each in list_workloads(namespace) if each.name == f"{namespace}/{name}"), None)
 
 
 def test_ten_starts_leave_nothing(provide, admin, fresh):
@@ -63,9 +63,9 @@ def test_what_runs_is_found_with_all_that_is_known_of_it(serving, namespace, ech
     assert bare.url == f"http://{one.name}.{namespace}.svc:8000"
     assert not bare.stray
     assert deployed.state == "2 of 2 ready"
-    assert not [each for each in found(namespace) if each.name.startswith(f"{deployed.name}-")]  # none twice
-    assert {bare.name, deployed.name} <= {each.name for each in found("all")}
-    assert bare.name not in {each.name for each in found()}  # the kubeconfig says `default`
+    assert not [each for each in list_workloads(namespace) if each.name.startswith(f"{deployed.name}-")]  # none twice
+    assert {bare.name, deployed.name} <= {each.name for each in list_workloads("all")}
+    assert bare.name not in {each.name for each in list_workloads()}  # the kubeconfig says `default`
 
 
 @pytest.mark.parametrize("replicas", [1, 2])
@@ -151,7 +151,8 @@ def test_secrets_are_in_no_message(provide, namespace):
     provider.start()
     with pytest.raises(Exception, match="exit code 3") as caught:
         provider.wait_for_ready(PATIENCE)
-    assert "hunter2" not in repr(caught.value) + repr(provider.options) + repr(found(namespace)) + str(vars(provider))
+    shown = repr(caught.value) + repr(provider.options) + repr(list_workloads(namespace)) + str(vars(provider))
+    assert "hunter2" not in shown
 
 
 def test_a_forked_copy_ends_nothing(provide, serving):

@@ -122,7 +122,7 @@ def test_a_dropped_provider_takes_its_pod_along(provide, admin, namespace, echo_
     name = provider.name
     del provider
     until(lambda: name not in admin.names("pod", namespace))
-    until(lambda: "envweave-heartbeat" not in ours())
+    until(lambda: "envweave-lease" not in ours())
 
 
 WHO = """

@@ -9,7 +9,7 @@ import pytest
 from envweave.envs.echo import EchoAction, EchoEnv
 from envweave.errors import ProviderError
 from envweave.providers import running
-from envweave.providers.kubernetes import found
+from envweave.providers.kubernetes import list_workloads
 from support.cluster import SERVER
 from support.until import PATIENCE
 
@@ -36,14 +36,14 @@ def test_the_documented_rights_are_enough(provide, account, fresh, replicas):
     provider.check()
     provider._replicas._renew()
     assert "serving echo" in provider.logs()
-    (listed,) = found(kubeconfig=account)
+    (listed,) = list_workloads(kubeconfig=account)
     assert not listed.stray
     provider.stop(wait=PATIENCE)
     bad = provide(kubeconfig=account, namespace="", replicas=replicas, program=["sleep", "999"])
     bad.start()
     with pytest.raises(ProviderError, match="event: Readiness probe failed"):
         bad.wait_for_ready(6)
-    found(kubeconfig=account)[0].remove()
+    list_workloads(kubeconfig=account)[0].remove()
 
 
 def test_they_hold_nowhere_else(provide, account, fresh, namespace):
@@ -56,7 +56,7 @@ def test_they_hold_nowhere_else(provide, account, fresh, namespace):
     with pytest.raises(ProviderError, match="may not create deployments"):
         provide(kubeconfig=account, namespace=namespace, replicas=2).start()
     with pytest.raises(ProviderError, match="may not list deployments"):
-        found("all", kubeconfig=account)
+        list_workloads("all", kubeconfig=account)
 
 
 def test_without_any_rights_the_first_one_that_is_missing_is_named(provide, admin, fresh, cluster):
@@ -92,7 +92,7 @@ def test_a_server_that_another_authority_vouches_for_is_refused(provide, cluster
 
 def test_a_wrong_token(provide, cluster):
     wrong = cluster.write_kubeconfig("wrong", "not-a-token")
-    with pytest.raises(ProviderError, match="does not know us \\(401 Unauthorized\\)"):
+    with pytest.raises(ProviderError, match="does not accept the credentials \\(401 Unauthorized\\)"):
         provide(kubeconfig=wrong).start()
     with pytest.raises(ProviderError, match="401"):
-        found(kubeconfig=wrong)
+        list_workloads(kubeconfig=wrong)

@@ -7,7 +7,7 @@ import pytest
 from envweave.envs.echo import EchoAction, EchoEnv
 from envweave.errors import ProviderError
 from envweave.providers.base import health
-from envweave.providers.kubernetes import found
+from envweave.providers.kubernetes import list_workloads
 from support.until import PATIENCE, found_by, until
 
 pytestmark = pytest.mark.timeout(400)
@@ -55,7 +55,7 @@ def test_all_goes_on_when_an_api_server_comes_back(serving, provide, cluster, ad
         for each in (own, env):
             assert each.step(EchoAction("b")).info["step"] == 2  # the same session, on a new connection
     awaited.wait_for_ready(PATIENCE)
-    left = next(each for each in found(namespace) if each.name.endswith(name))
+    left = next(each for each in list_workloads(namespace) if each.name.endswith(name))
     assert not left.stray  # we are still alive
     provide().start()  # which makes up for it
     until(lambda: name not in admin.names("pod", namespace))

@@ -90,7 +90,7 @@ def sandbox() -> Iterator[Sandbox]:
             made = Sandbox(min_isolation="namespace")
             made.report()
         except IsolationError as error:
-            need("userns", f"there are no user namespaces here: {error.message}")
+            need("namespace", f"there are no user namespaces here: {error.message}")
     with made:
         yield made
 

@@ -16,7 +16,7 @@ from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 import docker
-from docker.errors import DockerException, NotFound
+from docker.errors import APIError, DockerException
 
 DEFAULT_URL = "unix:///var/run/docker.sock"
 PATH = f"{os.environ.get('PATH', os.defpath)}:/usr/local/sbin:/usr/sbin:/sbin"  # daemons live in sbin
@@ -144,8 +144,9 @@ def empty(url: str) -> None:
         for container in client.containers.list(all=True, ignore_removed=True):
             try:
                 container.remove(force=True, v=True)
-            except NotFound:
-                pass  # it ended by itself
+            except APIError as error:
+                if error.status_code not in (404, 409):  # it ended by itself, or is being removed
+                    raise
         client.networks.prune()
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from envweave.cli.options import AsJSON, out, print_json
-from envweave.cli.resources import Kubernetes, Namespace, started
+from envweave.cli.resources import Kubernetes, Namespace, list_resources
 from envweave.errors import EnvWeaveError
 
 
@@ -21,7 +21,7 @@ def gc(
     as_json: AsJSON = False,
 ) -> int:
     """Remove servers and sandboxes whose owner has ended; exit code 1 if one could not be removed."""
-    chosen = [each for each in started(kubernetes, namespace) if each.stray or everything]
+    chosen = [each for each in list_resources(kubernetes, namespace) if each.stray or everything]
     removed, failed = [], []
     for each in chosen:
         try:

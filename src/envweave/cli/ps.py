@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from envweave.cli.options import AsJSON, out, print_json
-from envweave.cli.resources import Kubernetes, Namespace, started
+from envweave.cli.resources import Kubernetes, Namespace, list_resources
 
 
 def ps(
@@ -19,7 +19,7 @@ def ps(
     as_json: AsJSON = False,
 ) -> None:
     """List the processes, containers and pods that envweave has started, and their owners."""
-    found = [each for each in started(kubernetes, namespace) if each.stray or not strays]
+    found = [each for each in list_resources(kubernetes, namespace) if each.stray or not strays]
     if as_json:
         print_json([each.to_data() for each in found])
         return

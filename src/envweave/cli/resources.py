@@ -9,7 +9,7 @@ import typer
 
 from envweave.core.lookup import load
 from envweave.errors import ProviderError, UnavailableError
-from envweave.providers.started import Started
+from envweave.providers.resource import Resource
 
 Kubernetes = Annotated[bool, typer.Option("--kubernetes", "-k", help="Include the cluster of your kubeconfig.")]
 Namespace = Annotated[
@@ -18,15 +18,15 @@ Namespace = Annotated[
 ]
 
 
-def started(kubernetes: bool, namespace: str | None) -> list[Started]:
+def list_resources(kubernetes: bool, namespace: str | None) -> list[Resource]:
     """All servers and sandboxes that can be found. A missing Docker is skipped; a requested cluster must answer."""
-    found: list[Started] = load("envweave.providers.process:found")()
+    found: list[Resource] = load("envweave.providers.process:list_processes")()
     try:
-        found += load("envweave.providers.docker:found", extra="docker")()
+        found += load("envweave.providers.docker:list_containers", extra="docker")()
     except UnavailableError:
         pass
     except ProviderError as error:
         print(f"note: containers are not shown: {error.message}", file=sys.stderr)
     if kubernetes or namespace is not None:
-        found += load("envweave.providers.kubernetes:found", extra="kubernetes")(namespace=namespace)
+        found += load("envweave.providers.kubernetes:list_workloads", extra="kubernetes")(namespace=namespace)
     return found

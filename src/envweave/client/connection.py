@@ -324,8 +324,8 @@ class ServerConnection:
 
     def _receive(self, frame: bytes) -> None:
         try:
-            sessions = self._sessions
-            for message in decode_replies(frame):
+            sessions, replies = self._sessions, decode_replies(frame)
+            for message in replies if isinstance(replies, list) else (replies,):
                 session = sessions.get(message.ref)
                 if session is not None:
                     session.receive(message)

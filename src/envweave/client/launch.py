@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 from envweave.core.lookup import load
-from envweave.providers.base import TOKEN, alone
+from envweave.providers.base import TOKEN, single_client_variables
 
 if TYPE_CHECKING:
     from envweave.providers.base import Provider
@@ -30,7 +30,7 @@ class Launchable:
         ours = {name: options.pop(name) for name in list(options) if name in fields}
         runner = provider or load("envweave.providers.docker:LocalDockerProvider", extra="docker")(image)
         chosen = {**runner.env_vars, **(ours.get("env_vars") or {})}
-        ours["env_vars"] = alone(chosen, options.get("token"))
+        ours["env_vars"] = single_client_variables(chosen, options.get("token"))
         options["token"] = ours["env_vars"][TOKEN]
         server = ManagedServer(runner, start=partial(runner.start, image, **ours))
         return cls._connected(server, **options)
@@ -64,7 +64,7 @@ class Launchable:
         uv = load("envweave.providers.uv:UVProvider")
         names = ("env", "command", "with_packages", "python", "env_vars", "start_timeout")
         ours = {name: options.pop(name) for name in names if name in options}
-        ours["env_vars"] = alone(ours.get("env_vars"), options.get("token"))
+        ours["env_vars"] = single_client_variables(ours.get("env_vars"), options.get("token"))
         options["token"] = ours["env_vars"][TOKEN]
         project = hub.package(trust_remote_code) if project_path is None else project_path
         return cls._connected(uv(project, **ours), **options)

@@ -44,13 +44,13 @@ class ManagedServer:
             self._users -= 1
             if self._users > 0:
                 return
-            self._ended, self.provider.wanted = True, False
+            self._ended = self.provider.cancelled = True
         await run_in_thread(self._stop)
 
     def _stop(self) -> None:
         with self._lock:
             self.provider.stop()
-            self.provider.wanted = True
+            self.provider.cancelled = False
 
     async def ensure_running(self, index: int) -> Address:
         """The address of a running server: it is started if necessary, and again if it is gone.

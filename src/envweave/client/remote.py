@@ -28,7 +28,7 @@ from envweave.errors import (
 from envweave.requests import AutoresetReady, EndReason, EpisodeEnd, NeedAction, Request, ToolCall
 from envweave.results import ResetResult, StepResult
 from envweave.wire.faults import requests_from_data
-from envweave.wire.results import info_of, not_a_result, open_requests
+from envweave.wire.results import not_a_result, open_requests
 
 T = TypeVar("T")
 
@@ -73,7 +73,7 @@ class RemoteEpisode:
             raise not_a_result(data)
         requests = requests_from_data(data["requests"]) if "requests" in data else self._known
         self._note(data, requests)
-        result = ResetResult(data["observation"], info_of(data), requests)
+        result = ResetResult(data["observation"], _info(data), requests)
         codec.read(result)
         self.episode_id, self.step_count, self.last_obs = data.get("episode_id"), 0, result.observation
         if self.undelivered:
@@ -94,7 +94,7 @@ class RemoteEpisode:
             get("reward"),
             get("terminated", False),
             get("truncated", False),
-            info_of(data),
+            _info(data),
             requests,
         )
         if codec.observation is not None and not changed:  # nearly always
@@ -439,6 +439,14 @@ class RemoteBackend(AsyncBackend):
             self._episode.pending = ()
             await self.session.leave()
         return (*ends, *last)
+
+
+def _info(data: Mapping[str, Any]) -> dict[str, Any]:
+    """The info of a result; one that is left out is the observation's metadata."""
+    info = data.get("info")
+    if info is None and data["observation"].__class__ is dict:
+        info = data["observation"].get("metadata")
+    return info if isinstance(info, dict) else {}
 
 
 def _as_it_is(data: Any) -> Any:

@@ -7,11 +7,12 @@ import than the rest of `import envweave`.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Collection
 from enum import Enum, Flag, IntEnum, StrEnum
 from functools import cache
-from typing import Any, NotRequired, get_type_hints
+from typing import Annotated, Any, NotRequired, get_type_hints
 
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 from pydantic.errors import PydanticInvalidForJsonSchema, PydanticSchemaGenerationError, PydanticUserError
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import core_schema
@@ -20,6 +21,12 @@ from typing_extensions import TypedDict, is_typeddict
 from envweave.core.arrays import array_dtype, is_array_type, is_scalar_type
 from envweave.errors import BadResultError
 from envweave.types import Action, Observation
+
+PositiveInt = Annotated[int, Field(gt=0)]
+PositiveNumber = Annotated[float, Field(gt=0, lt=1e9)]
+NonNegativeNumber = Annotated[float, Field(ge=0)]
+VariableName = Annotated[str, Field(pattern="^[^=]+$")]
+"""Types of options, for modules that do not import pydantic."""
 
 _NOT_FOR_AGENTS = {Action: ("metadata",), Observation: ("metadata",)}
 
@@ -142,8 +149,8 @@ def validate(type_: Any, value: Any) -> Any:
     return value if is_subclass else checked
 
 
-def explain(error: ValueError) -> str:
-    """The problems of up to three fields in one line."""
+def explain(error: ValueError, hidden: Collection[str] = ()) -> str:
+    """The problems of up to three fields in one line, without the values of `hidden` fields."""
     if not isinstance(error, ValidationError):
         return str(error)
     found = error.errors(include_url=False, include_context=False)
@@ -151,7 +158,9 @@ def explain(error: ValueError) -> str:
     for one in found[:3]:
         where = ".".join(str(part) for part in one["loc"])
         message = one["msg"][:1].lower() + one["msg"][1:]
-        got = "" if one["type"] in ("missing", "missing_argument") else f", got {_short(one['input'])}"
+        is_hidden = bool(hidden) and (not one["loc"] or one["loc"][0] in hidden)
+        missing = one["type"] in ("missing", "missing_argument")
+        got = "" if missing or is_hidden else f", got {_short(one['input'])}"
         lines.append(f"{where + ': ' if where else ''}{message}{got}")
     if len(found) > 3:
         lines.append(f"and {len(found) - 3} more")

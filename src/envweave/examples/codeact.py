@@ -77,11 +77,12 @@ def show_files() -> None:
 
 
 def show_math_rewards() -> None:
-    print("\n# A transform computes the reward, outside of the sandbox. The first step begins an episode by itself.")
+    print("\n# A transform computes the reward, outside of the sandbox. The first step begins an episode by itself,")
+    print("# and the first answer ends it.")
     with create_codeact_env() as env:
         env.transform = create_math_env_transform(expected_answer=42)
-        run(env, "21 + 20")
-        run(env, "21 * 2")
+        run(env, "x = 21")
+        run(env, "x * 2")
 
 
 def show_safety_rewards() -> None:

@@ -9,13 +9,14 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from envweave.docker_client import FAILURES, ImageNotFound, connected, reason
 from envweave.errors import ProviderError
-from envweave.providers.base import LAST_LINES
-from envweave.providers.daemon import FAILURES, ImageNotFound, connected, reason
+from envweave.providers.base import LOG_TAIL
 
 T = TypeVar("T")
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
@@ -55,7 +56,7 @@ def build_image(
     """Build and tag an image, and return its ID. Raises `ProviderError` with the failing step and its last lines."""
     with connected() as client:
         try:
-            lines = client.api.build(
+            stream = client.api.build(
                 path=str(folder),
                 dockerfile=dockerfile,
                 tag=tag,
@@ -66,7 +67,8 @@ def build_image(
                 decode=True,
                 timeout=None,
             )
-            return _follow(lines, tag, progress)
+            with closing(stream) as lines:  # else a build that fails leaves its socket open
+                return _follow(lines, tag, progress)
         except FAILURES as error:
             raise ProviderError(f"cannot build the image {tag}: {reason(error)}") from error
 
@@ -99,7 +101,7 @@ def _inspect(tag: str, read: Callable[[Any], T]) -> T | None:
 def _follow(lines: Iterator[dict[str, Any]], tag: str, progress: ProgressCallback) -> str:
     """Report the progress of a build until it ends, and return the ID of the image."""
     step = BuildStep(tag, 0, 0, "send the build context")
-    tail: deque[str] = deque(maxlen=LAST_LINES)
+    tail: deque[str] = deque(maxlen=LOG_TAIL)
     built = ""
     for line in lines:
         if "error" in line:

@@ -31,6 +31,6 @@ def smoke_test(tag: str, *, timeout: float = READY_TIMEOUT) -> float:
             with connect(url) as env:
                 env.reset()
         except EnvWeaveError as error:
-            message = f"{tag} is healthy, but reset failed: {error.message}{provider.last_words()}"
+            message = f"{tag} is healthy, but reset failed: {error.message}{provider.formatted_log()}"
             raise ProviderError(message, error.hint) from error
     return seconds

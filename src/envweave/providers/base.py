@@ -1,8 +1,7 @@
-"""The contract of a provider: start one server somewhere, say where it is, and end it, whatever happened in between."""
+"""The contract of a provider: it starts one server, reports its URL, and stops it."""
 
 from __future__ import annotations
 
-import os
 import secrets
 import time
 from abc import ABC, abstractmethod
@@ -16,20 +15,21 @@ from envweave.errors import ClosedError, ProviderError, UsageError
 
 HEALTH = "/health"
 READY_TIMEOUT = 60.0
-LAST_LINES = 20
-"""How much of a log an error shows."""
+LOG_TAIL = 20
+"""Lines of a log that an error shows."""
+TOKEN = "ENVWEAVE_TOKEN"  # noqa: S105  (the name of the variable, not a secret)
 
-FIRST_PAUSE, LONGEST_PAUSE = 0.02, 0.05
-"""Seconds between two questions whether a server is healthy, which are cheap: 1.5 times as long each time."""
-CHECK_PAUSE = 0.25
-"""Seconds between two questions whether it runs at all, which take a Docker daemon some 10 ms each."""
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 0.05
+"""Seconds between two health checks, which are cheap; each pause is 1.5 times as long as the one before."""
+_CHECK_PAUSE = 0.25
+"""Seconds between two calls of `check`; a Docker daemon needs about 10 ms for each."""
 
 
 class Provider(ABC):
-    """One server at a time. `start` begins it, `stop` ends it and all that belongs to it; then it may start again.
+    """One server at a time. `start` starts it, `stop` stops it and removes its resources; then it can start again.
 
-    What was started carries labels, so that `envweave ps` finds it and `envweave gc` removes it once its owner, the
-    process that started it, is gone. A provider that is dropped or whose process exits stops what it has started.
+    Resources carry labels, so that `envweave ps` finds them and `envweave gc` removes them once the process that
+    started them is gone. A provider that is dropped, or whose process exits, stops its server.
     """
 
     kind: ClassVar[str]
@@ -37,80 +37,80 @@ class Provider(ABC):
     url: str = ""
     """Where the server is; empty before `start` and after `stop`."""
     ready_timeout: float = READY_TIMEOUT
-    """Seconds that clients who start it give it to be ready."""
-    wanted: bool = True
-    """Whoever waits for a server that nobody wants any more is told so, by `ClosedError`."""
+    """Seconds until a client gives up waiting for the server."""
+    cancelled: bool = False
+    """Set by another thread to make `wait_for_ready` raise `ClosedError`."""
 
     @abstractmethod
     def start(self, *args: Any, **options: Any) -> str:
-        """Begin, and return the URL of a server that will answer there soon: `wait_for_ready` says when.
+        """Start, and return the URL of the server, which may not answer yet: `wait_for_ready` waits for it.
 
-        Positional and keyword arguments replace those that the provider was made with, from now on. Raises
-        `ProviderError` with the cause; then nothing is left behind. Raises `UsageError` if it has started already.
+        The arguments replace those of the constructor from now on. Raises `ProviderError` with the cause and leaves
+        nothing behind. Raises `UsageError` if it has started already.
         """
 
     @abstractmethod
     def check(self) -> None:
-        """Raise `ProviderError`, with the cause and the last lines of its log, if what was started does not run."""
+        """Raise `ProviderError`, with the cause and the last lines of the log, if the server does not run."""
 
     @abstractmethod
     def logs(self, tail: int | None = None) -> str:
-        """What the server has written so far, or the last `tail` lines of it; empty if there is none to ask."""
+        """Return the output of the server, or its last `tail` lines; empty if there is no server."""
 
     @abstractmethod
     def stop(self) -> None:
-        """End it and remove what belongs to it. Harmless before `start`, after a start that failed, and twice."""
+        """Stop the server and remove its resources. Does nothing before `start` and after `stop`."""
 
     def shortcut(self, url: str) -> str:
-        """The path of a Unix socket that leads to the server at `url`, past the network; empty if there is none."""
+        """Return the path of a Unix socket of the server at `url`; empty if there is none."""
         return ""
 
     @property
     def env_vars(self) -> Mapping[str, str]:
-        """The variables that a server is given."""
+        """Environment variables of the server."""
         return {}
 
     @property
     def servers(self) -> int:
-        """How many servers a start gives, each with a URL of its own."""
+        """Number of servers that a start gives, each with its own URL."""
         return 1
 
     @property
     def urls(self) -> tuple[str, ...]:
-        """One for each server, where a provider runs several that share nothing; a session belongs to one of them."""
+        """One URL per server. Servers share nothing; a session belongs to one of them."""
         return (self.url,) if self.url else ()
 
     def wait_for_ready(self, timeout: float | str = READY_TIMEOUT, timeout_s: float | None = None) -> None:
-        """Return when the server answers. Raises `ProviderError`, with its last lines, if it ends or takes too long.
+        """Return when the server is healthy. Raises `ProviderError`, with the log, if it ends or takes too long.
 
-        EnvTorch's form, `wait_for_ready(base_url, timeout_s)`, is understood too.
+        EnvTorch's form, `wait_for_ready(base_url, timeout_s)`, works too.
         """
-        limit = timeout_s if timeout_s is not None else READY_TIMEOUT if isinstance(timeout, str) else timeout
         if not self.url:
             raise UsageError("there is no server to wait for", "call start() first")
-        wait_until(self._healthy, limit, self._go_on, self._never_healthy)
+        limit = timeout_s if timeout_s is not None else READY_TIMEOUT if isinstance(timeout, str) else timeout
+        self._wait_until_healthy(limit)
 
-    def _go_on(self) -> None:
-        """Raise if it is in vain to wait."""
-        if not self.wanted:
+    def _wait_until_healthy(self, seconds: float) -> None:
+        wait_until(self._health, seconds, self._check_while_waiting, self._unhealthy_error)
+
+    def _check_while_waiting(self) -> None:
+        if self.cancelled:
             raise ClosedError("the server was given up while it started")
         self.check()
 
-    def _healthy(self) -> str:
-        """Empty if all its servers answer, else what one of them did instead."""
-        return next((state for state in map(health, self.urls) if state), "")
+    def _health(self) -> str:
+        """Return an empty string if all servers are healthy, else a reason."""
+        return next((problem for problem in map(health, self.urls) if problem), "")
 
-    def _never_healthy(self, state: str, seconds: float) -> ProviderError:
+    def _unhealthy_error(self, problem: str, seconds: float) -> ProviderError:
         return ProviderError(
-            f"no healthy server at {self.url} within {seconds:g} s: {state}{self.last_words()}",
+            f"no healthy server at {self.url} within {seconds:g} s: {problem}{self.formatted_log()}",
             f"does it listen on all addresses and answer {HEALTH}? a longer timeout may help on a busy machine",
         )
 
-    def last_words(self) -> str:
-        """The end of its log, for the end of a message."""
-        return shown(self.logs(LAST_LINES))
-
-    # The names that EnvTorch gave them.
+    def formatted_log(self) -> str:
+        """Return the end of the log, as the end of a message."""
+        return format_log(self.logs(LOG_TAIL))
 
     def start_container(self, *args: Any, **options: Any) -> str:
         """`start`, under EnvTorch's name."""
@@ -127,19 +127,9 @@ class Provider(ABC):
         self.stop()
 
 
-TOKEN = "ENVWEAVE_TOKEN"  # noqa: S105  (the name of the variable, not a secret)
-
-
-def alone(env_vars: Mapping[str, str] | None, token: str | None = None) -> dict[str, str]:
-    """The variables of a server that has no clients but the one who starts it, who knows the token among them."""
-    allowed = {"ENVWEAVE_ALLOW_ARGUMENTS": "1", "ENVWEAVE_ALLOW_BRANCHING": "1"}
-    own = {**allowed, TOKEN: token or secrets.token_urlsafe(24)}
-    return {**own, **(env_vars or {})}
-
-
 @contextmanager
 def running(provider: Provider, *, timeout: float = READY_TIMEOUT) -> Iterator[str]:
-    """The URL of a server that answers; it is gone when the block is left, whatever happens."""
+    """The URL of a healthy server, which is stopped at the end of the block."""
     try:
         url = provider.start()
         provider.wait_for_ready(timeout)
@@ -148,8 +138,14 @@ def running(provider: Provider, *, timeout: float = READY_TIMEOUT) -> Iterator[s
         provider.stop()
 
 
+def single_client_variables(env_vars: Mapping[str, str] | None, token: str | None = None) -> dict[str, str]:
+    """Return the variables of a server whose only client is the one that starts it and knows its token."""
+    allowed = {"ENVWEAVE_ALLOW_ARGUMENTS": "1", "ENVWEAVE_ALLOW_BRANCHING": "1"}
+    return {**allowed, TOKEN: token or secrets.token_urlsafe(24), **(env_vars or {})}
+
+
 def labels() -> dict[str, str]:
-    """What everything that is started carries; the form of names and values is what Docker and Kubernetes take."""
+    """Return the labels of every resource, valid for Docker and for Kubernetes."""
     return {
         "envweave.kind": "server",
         "envweave.owner": process_identity.own_identity(),
@@ -157,16 +153,15 @@ def labels() -> dict[str, str]:
     }
 
 
-def is_stray(found: Mapping[str, str]) -> bool:
-    """By its labels: the process that started it is gone. Of an owner on another machine nobody can tell."""
-    return found.get("envweave.world") == process_identity.machine_id() and process_identity.is_dead(
-        found.get("envweave.owner", "0")
-    )
+def is_stray(marks: Mapping[str, str]) -> bool:
+    """Whether labels name an owner that no longer runs. False for owners on other machines."""
+    here = marks.get("envweave.world") == process_identity.machine_id()
+    return here and process_identity.is_dead(marks.get("envweave.owner", "0"))
 
 
 def health(url: str, timeout: float = 5.0) -> str:
-    """Empty if the server at `url` says that it is healthy, else what it did instead."""
-    import http.client  # slow to load, and clients of a URL do without
+    """Return an empty string if the server at `url` is healthy, else a reason."""
+    import http.client  # slow to import, and not needed for clients of a URL
 
     parts = urlsplit(url)
     make = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
@@ -182,31 +177,26 @@ def health(url: str, timeout: float = 5.0) -> str:
 
 
 def wait_until(
-    state: Callable[[], str],
+    problem: Callable[[], str],
     timeout: float,
     check: Callable[[], None],
     failure: Callable[[str, float], ProviderError],
 ) -> None:
-    """Ask until `state` is empty. `check` raises if it is in vain; `failure` says that it takes too long."""
+    """Wait until `problem` returns an empty string. `check` raises to give up early, `failure` makes the error."""
     end = time.monotonic() + timeout
-    pause, next_check = FIRST_PAUSE, 0.0
-    while found := state():
+    pause, next_check = _FIRST_PAUSE, 0.0
+    while found := problem():
         too_late = time.monotonic() + pause > end
         if too_late or time.monotonic() >= next_check:
             check()
-            next_check = time.monotonic() + CHECK_PAUSE
+            next_check = time.monotonic() + _CHECK_PAUSE
         if too_late:
             raise failure(found, timeout)
         time.sleep(pause)
-        pause = min(pause * 1.5, LONGEST_PAUSE)
+        pause = min(pause * 1.5, _LONGEST_PAUSE)
 
 
-def shown(log: str) -> str:
-    """Lines of a log as the end of a message."""
+def format_log(log: str) -> str:
+    """Return lines of a log as the end of a message."""
     lines = log.strip()
     return f"\n{lines}" if lines else " (it has written nothing)"
-
-
-def in_owner(pid: int) -> bool:
-    """Not in a forked copy of the process that started something: what it inherited is not its own to end."""
-    return os.getpid() == pid

@@ -1,7 +1,8 @@
-"""A server in a container of this machine's Docker daemon, or of Podman's Docker-compatible socket."""
+"""A server in a container of a Docker daemon, or of Podman's Docker-compatible socket."""
 
 from __future__ import annotations
 
+import atexit
 import os
 import secrets
 import socket
@@ -13,18 +14,30 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, ClassVar
 
+from envweave.docker_client import (
+    FAILURES,
+    ImageNotFound,
+    connected,
+    daemon_url,
+    describe_end,
+    is_gone,
+    is_remote,
+    published_host,
+    reason,
+    remove_container,
+    settled_state,
+)
 from envweave.errors import ProviderError, ProviderUnreachableError, UsageError
-from envweave.providers import door, removal
-from envweave.providers.base import LAST_LINES, Provider, labels, shown
+from envweave.providers import direct_socket
+from envweave.providers.base import LOG_TAIL, Provider, format_log, labels
 from envweave.providers.container import ContainerOptions
-from envweave.providers.daemon import FAILURES, ImageNotFound, connected, reason
-from envweave.providers.door import LABEL, Door
-from envweave.providers.ending import advice, ending, settled, why_not_started
-from envweave.providers.engine import address, is_far, machine
-from envweave.providers.started import Started
+from envweave.providers.direct_socket import DirectSocket
+from envweave.providers.resource import Resource
 
 PORT_LABEL = "envweave.port"
-"""The port inside on which the server of a container listens."""
+"""The port inside that the server of a container listens on."""
+_UNREMOVED: set[tuple[str, str | None]] = set()
+"""Names and daemons of containers whose daemon did not answer when they were to be removed."""
 
 
 class LocalDockerProvider(Provider):
@@ -32,15 +45,15 @@ class LocalDockerProvider(Provider):
 
         with running(LocalDockerProvider("echo-env:latest", memory="512m")) as url: ...
 
-    Options are those of `ContainerOptions`. The daemon is the one that `docker_host` or `DOCKER_HOST` names.
+    Options are those of `ContainerOptions`. `docker_host` or `DOCKER_HOST` names the daemon.
     """
 
     kind: ClassVar[str] = "docker"
 
     def __init__(self, image: str = "", **options: Any) -> None:
         self.options = ContainerOptions.chosen({"image": image, **options})
-        self._name = self._since = ""
-        self._door: Door | None = None
+        self._name = self._started_at = ""
+        self._direct: DirectSocket | None = None
         self._finalizer: weakref.finalize[..., Any] | None = None
 
     def start(self, image: str = "", **options: Any) -> str:
@@ -51,38 +64,39 @@ class LocalDockerProvider(Provider):
         chosen.check()
         name = f"envweave-{os.getpid()}-{secrets.token_hex(6)}"
         with connected(chosen.docker_host) as client:
-            removal.make_up(client, chosen.docker_host)
-            _fetch(client, chosen)
-            _see_port_free(chosen)
-            self._name, self._door = name, _door(chosen)
-            folder = "" if self._door is None else self._door.folder
-            self._finalizer = weakref.finalize(self, removal.remove, name, folder, chosen, os.getpid())
+            _remove_unremoved(client, chosen.docker_host)
+            _ensure_image(client, chosen)
+            _check_port(chosen)
+            self._name, self._direct = name, _direct_socket(chosen)
+            folder = "" if self._direct is None else self._direct.folder
+            self._finalizer = weakref.finalize(self, _stop_and_remove, name, folder, chosen, os.getpid())
             try:
-                options = chosen.for_docker({**labels(), PORT_LABEL: str(chosen.port)}, self._door)
-                created = _to_the_end(partial(client.containers.create, name=name, **options))
-                created.start()
-                created.reload()
-                self._since = created.attrs["State"]["StartedAt"]
-                self.url = self._address(chosen, created)
+                arguments = chosen.for_docker({**labels(), PORT_LABEL: str(chosen.port)}, self._direct)
+                container = _uninterrupted(partial(client.containers.create, name=name, **arguments))
+                container.start()
+                container.reload()
+                self._started_at = container.attrs["State"]["StartedAt"]
+                self.url = self._published_url(container)
             except (*FAILURES, TypeError, ValueError) as error:  # the last two are for arguments in `extra`
                 self.stop()
-                raise ProviderError(*why_not_started(chosen, error)) from error
+                raise ProviderError(*_start_failure(chosen, error)) from error
             except BaseException:
                 self.stop()
                 raise
         return self.url
 
-    def _address(self, chosen: ContainerOptions, container: Any) -> str:
-        if chosen.network == "host":
-            return f"http://{machine(chosen.docker_host)}:{chosen.port}"
-        bound = (container.attrs["NetworkSettings"].get("Ports") or {}).get(f"{chosen.port}/tcp")
+    def _published_url(self, container: Any) -> str:
+        host, port = published_host(self.options.docker_host), self.options.port
+        if self.options.network == "host":
+            return f"http://{host}:{port}"
+        bound = (container.attrs["NetworkSettings"].get("Ports") or {}).get(f"{port}/tcp")
         if not bound:
-            self.check()  # it has ended at once: then it has no ports either
-            raise ProviderError(f"port {chosen.port} of {self._name} was not published")
-        return f"http://{machine(chosen.docker_host)}:{bound[0]['HostPort']}"
+            self.check()  # a container that has ended has no ports
+            raise ProviderError(f"port {port} of {self._name} was not published")
+        return f"http://{host}:{bound[0]['HostPort']}"
 
     def shortcut(self, url: str) -> str:
-        return self._door.way_in() if self._door is not None and url == self.url else ""
+        return self._direct.address() if self._direct is not None and url == self.url else ""
 
     @property
     def ready_timeout(self) -> float:  # type: ignore[override]
@@ -94,26 +108,28 @@ class LocalDockerProvider(Provider):
 
     @property
     def name(self) -> str:
-        """The name of the container; empty where there is none."""
+        """Name of the container; empty if there is none."""
         return self._name
 
     def check(self) -> None:
         if not self._name:
             raise ProviderError("there is no container", "call start() first")
+        subject = f"the container of {self.options.image}"
         try:
             with connected(self.options.docker_host) as client:
                 container = client.containers.get(self._name)
-                state = settled(container)
+                state = settled_state(container)
                 if state["Running"] and not state.get("Dead") and not state.get("Paused"):
-                    if state["StartedAt"] == (self._since or state["StartedAt"]):
+                    if self._started_at in ("", state["StartedAt"]):
                         return
-                    raise ProviderError(f"somebody restarted the container of {self.options.image}")
-                log = container.logs(tail=LAST_LINES).decode(errors="replace")
+                    raise ProviderError(f"{subject} was restarted by someone else")
+                log = container.logs(tail=LOG_TAIL).decode(errors="replace")
         except FAILURES as error:
-            if getattr(error, "status_code", 0) in (404, 409):  # the latter: it is being removed
-                raise ProviderError(f"the container of {self.options.image} is gone: somebody removed it") from None
+            if is_gone(error):
+                raise ProviderError(f"{subject} is gone: someone else removed it") from None
             raise ProviderUnreachableError(f"the Docker daemon fails: {reason(error)}") from error
-        raise ProviderError(f"the container of {self.options.image} {ending(state)}{shown(log)}", advice(state))
+        end, hint = describe_end(state)
+        raise ProviderError(f"{subject} {end}{format_log(log)}", hint)
 
     def logs(self, tail: int | None = None) -> str:
         with suppress(ProviderError, *FAILURES):
@@ -125,68 +141,95 @@ class LocalDockerProvider(Provider):
 
     def stop(self) -> None:
         finalizer, self._finalizer = self._finalizer, None
-        self._name = self._since = self.url = ""
-        self._door = None
+        self._name = self._started_at = self.url = ""
+        self._direct = None
         if finalizer is not None:
             finalizer()
 
 
-def found(host: str | None = None) -> list[Started]:
-    """All containers that envweave has started on the daemon, sandboxes included. Raises `ProviderError`."""
+def list_containers(host: str | None = None) -> list[Resource]:
+    """Return all containers that envweave started on a daemon, including sandboxes. Raises `ProviderError`."""
     with connected(host) as client:
         listed = client.containers.list(all=True, filters={"label": "envweave.owner"}, ignore_removed=True)
-        return [_started(each, host) for each in listed]
+        return [_resource(each, host) for each in listed]
 
 
-def _started(container: Any, host: str | None) -> Started:
+def _resource(container: Any, host: str | None) -> Resource:
     config = container.attrs["Config"]
-    return Started.labelled(
-        config.get("Labels") or {},
+    marks = config.get("Labels") or {}
+    name = container.name
+
+    def remove() -> None:
+        with connected(host) as client:
+            remove_container(client, name)
+        direct_socket.remove_folder(marks.get(direct_socket.LABEL, ""))
+
+    return Resource.from_labels(
+        marks,
         where="docker",
-        name=container.name,
+        name=name,
         what=config.get("Image") or "",
-        url=_url(container, (config.get("Labels") or {}).get(PORT_LABEL, ""), host),
+        url=_url(container, marks.get(PORT_LABEL, ""), host),
         state=container.status,
         since=container.attrs["Created"],
-        remove=_remover(container.name, (config.get("Labels") or {}).get(LABEL, ""), host),
+        remove=remove,
     )
 
 
 def _url(container: Any, port: str, host: str | None) -> str:
-    """Where the server of a running container is; empty if it has none, or nobody can tell."""
+    """Return the URL of the server of a running container; empty if it is unknown."""
     if container.attrs.get("HostConfig", {}).get("NetworkMode") == "host":
-        return f"http://{machine(host)}:{port}" if port and container.status == "running" else ""
+        return f"http://{published_host(host)}:{port}" if port and container.status == "running" else ""
     bound = container.ports.get(f"{port}/tcp") or next((each for each in container.ports.values() if each), None)
-    return f"http://{machine(host)}:{bound[0]['HostPort']}" if bound else ""
+    return f"http://{published_host(host)}:{bound[0]['HostPort']}" if bound else ""
 
 
-def _remover(name: str, folder: str, host: str | None) -> Callable[[], None]:
-    def remove() -> None:
-        with connected(host) as client:
-            removal.force_out(client, name)
-        door.remove(folder)
+def _stop_and_remove(name: str, folder: str, chosen: ContainerOptions, owner_pid: int) -> None:
+    """Stop a container, then remove it by force; later, if the daemon does not answer now."""
+    if os.getpid() != owner_pid:  # a forked copy does not own the container
+        return
+    try:
+        with connected(chosen.docker_host) as client:
+            with suppress(*FAILURES):
+                client.api.stop(name, timeout=chosen.stop_timeout)
+            remove_container(client, name)
+    except ProviderError:
+        _UNREMOVED.add((name, chosen.docker_host))
+    direct_socket.remove_folder(folder)
 
-    return remove
+
+def _remove_unremoved(client: Any, host: str | None) -> None:
+    """Remove containers that could not be removed earlier."""
+    for pending in [each for each in _UNREMOVED if each[1] == host]:
+        with suppress(ProviderError):
+            remove_container(client, pending[0])
+            _UNREMOVED.discard(pending)
 
 
-def _to_the_end(call: Callable[[], Any]) -> Any:
-    """A daemon does what it was asked for even if nobody waits any more, so Ctrl-C has to: else who would remove it?"""
+@atexit.register
+def _remove_all_unremoved() -> None:
+    for host in {host for _, host in _UNREMOVED}:
+        with suppress(ProviderError), connected(host) as client:
+            _remove_unremoved(client, host)
+
+
+def _uninterrupted(call: Callable[[], Any]) -> Any:
+    """Finish a call before Ctrl-C takes effect: the daemon would finish it anyway, and the result must be removed."""
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(call).result()
 
 
-def _see_port_free(chosen: ContainerOptions) -> None:
-    """With the host's network, who listens there already would be taken for the server."""
-    if chosen.network != "host" or is_far(chosen.docker_host):
-        return
-    with suppress(OSError), socket.create_connection(("127.0.0.1", chosen.port), timeout=1.0):
-        raise ProviderError(
-            f"port {chosen.port} of this machine is taken", "port=… and the server's own option choose another"
-        )
+def _check_port(chosen: ContainerOptions) -> None:
+    """On the host's network, another server on the port would be mistaken for ours."""
+    if chosen.network == "host" and not is_remote(chosen.docker_host):
+        with suppress(OSError), socket.create_connection(("127.0.0.1", chosen.port), timeout=1.0):
+            hint = "choose another with port=… and the server's own option"
+            raise ProviderError(f"port {chosen.port} of this machine is taken", hint)
 
 
-def _fetch(client: Any, chosen: ContainerOptions) -> None:
-    """See that the image is there. Raises `ProviderError` if it is not and cannot be had."""
+def _ensure_image(client: Any, chosen: ContainerOptions) -> None:
+    """Pull the image if needed. Raises `ProviderError`."""
+    why = ""
     try:
         if chosen.pull != "always":
             try:
@@ -196,26 +239,28 @@ def _fetch(client: Any, chosen: ContainerOptions) -> None:
                 if chosen.pull == "never":
                     raise
         client.images.pull(chosen.image)
+        return
     except ImageNotFound as error:
-        raise _no_image(chosen.image, "") from error
+        cause: Exception = error
     except FAILURES as error:
-        raise _no_image(chosen.image, f", and it cannot be pulled: {reason(error)}") from error
+        cause, why = error, f", and it cannot be pulled: {reason(error)}"
+    hint = f"docker images lists those that exist; envweave build <id or path> -t {chosen.image} builds one"
+    raise ProviderError(f"no image {chosen.image!r} here{why}", hint) from cause
 
 
-def _no_image(image: str, why: str) -> ProviderError:
-    hint = f"docker images shows what there is; envweave build <id or path> -t {image} makes one"
-    return ProviderError(f"no image {image!r} here{why}", hint)
+def _start_failure(chosen: ContainerOptions, error: Exception) -> tuple[str, str]:
+    cause = reason(error)
+    if "port is already allocated" in cause or "address already in use" in cause:
+        return f"port {chosen.host_port} of this machine is taken: {cause}", "leave out host_port: Docker finds one"
+    if "executable file not found" in cause or "no command specified" in cause.lower():
+        return f"the image {chosen.image!r} cannot be run: {cause}", "does it have a command that serves?"
+    return f"no container of {chosen.image!r}: {cause}", ""
 
 
-def _door(chosen: ContainerOptions) -> Door | None:
-    """A short way in, where the daemon sees our folders; none into a container that is to write nowhere."""
-    if (
-        chosen.read_only
-        or not chosen.direct
-        or sys.platform != "linux"
-        or not address(chosen.docker_host).startswith("unix://")
-    ):
-        return None
-    with suppress(OSError):  # a full disk is no reason to do without the container
-        return Door()
+def _direct_socket(chosen: ContainerOptions) -> DirectSocket | None:
+    """Return a socket if the daemon sees our folders and the container may write to them."""
+    local = sys.platform == "linux" and daemon_url(chosen.docker_host).startswith("unix://")
+    if local and chosen.direct and not chosen.read_only:
+        with suppress(OSError):  # e.g. a full disk; the published port works without it
+            return DirectSocket()
     return None

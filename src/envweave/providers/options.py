@@ -1,4 +1,4 @@
-"""What the options of providers have in common: they are chosen by name, and may be chosen again with a start."""
+"""Options of a provider: given by name when it is made, replaced by name when it starts, then checked by pydantic."""
 
 from __future__ import annotations
 
@@ -6,21 +6,32 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Self
 
+from envweave.core.schema import adapter, explain
 from envweave.core.suggest import refuse_unknown
+from envweave.errors import UsageError
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """For a dataclass whose fields are the options."""
+    """Base of dataclasses whose fields are options. Messages do not show the values of fields with `repr=False`."""
 
-    what: ClassVar[str]
+    __pydantic_config__: ClassVar[Any] = {"strict": True, "allow_inf_nan": False, "revalidate_instances": "always"}
+    subject: ClassVar[str]
     """Whose options they are, for messages."""
-    mappings: ClassVar[tuple[str, ...]] = ()
-    """Fields that are dicts; None is an empty one."""
 
     @classmethod
     def chosen(cls, given: Mapping[str, Any], base: Self | None = None) -> Self:
-        """The options, over those of `base`. Raises `UsageError` for one that there is not."""
-        refuse_unknown(given, [each.name for each in fields(cls)], f"{cls.what} has no option", "options")
-        cleaned = {name: ({} if value is None and name in cls.mappings else value) for name, value in given.items()}
+        """Return `base` with the given options. None means an empty dict. Raises `UsageError` for an unknown name."""
+        known = {each.name: each.default_factory for each in fields(cls)}
+        refuse_unknown(given, list(known), f"{cls.subject} has no option", "options")
+        cleaned = {name: {} if value is None and known[name] is dict else value for name, value in given.items()}
         return cls(**cleaned) if base is None else replace(base, **cleaned)
+
+    def check(self) -> None:
+        """Raise `UsageError` for values of a wrong type or range."""
+        own_type: Any = type(self)
+        hidden = [each.name for each in fields(self) if not each.repr]
+        try:
+            adapter(own_type).validate_python(self)
+        except ValueError as error:
+            raise UsageError(f"invalid option of {self.subject}: {explain(error, hidden)}") from None

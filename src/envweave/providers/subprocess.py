@@ -1,4 +1,4 @@
-"""A server in a process of this machine: `envweave serve`, or any command that listens where it is told to."""
+"""A server in a process on this machine: `envweave serve`, or any command that listens on a given port."""
 
 from __future__ import annotations
 
@@ -6,25 +6,25 @@ import os
 import socket
 import sys
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar
 
 from envweave.errors import ProviderError, UsageError
-from envweave.providers.base import LAST_LINES, READY_TIMEOUT, Provider, shown, wait_until
+from envweave.providers.base import LOG_TAIL, READY_TIMEOUT, Provider, format_log, wait_until
 from envweave.providers.process import READY, Process
 
 HOST = "127.0.0.1"
 _PORT = "{port}"
 _ATTEMPTS = 5
-"""Starts on a port that somebody else took just before us."""
+"""Starts on ports that another process took first."""
 
 
 class SubprocessProvider(Provider):
-    """`envweave serve ID` in a process of its own, on a port that the system chooses.
+    """`envweave serve ID` in its own process, on a port that the system chooses.
 
-    `options` go to `envweave serve`. With `command` it runs that instead; `{port}` in it is replaced by a free port,
-    and without it the command must say where it listens as `envweave serve` does.
+    `options` go to `envweave serve`. `command` replaces it: `{port}` in it is replaced by a free port; without
+    `{port}`, the command must report its URL as `envweave serve` does.
     """
 
     kind: ClassVar[str] = "process"
@@ -45,7 +45,7 @@ class SubprocessProvider(Provider):
             raise UsageError(f"command is {command!r}", "use a list with a string for each word")
         self.id = id
         self._options = tuple(options)
-        self._own_command = None if command is None else tuple(map(str, command))
+        self._given_command = None if command is None else tuple(map(str, command))
         self._env_vars = dict(env_vars or {})
         self._cwd = None if cwd is None else os.fspath(cwd)
         self._start_timeout = start_timeout
@@ -63,39 +63,35 @@ class SubprocessProvider(Provider):
             raise UsageError(f"start takes no {next(iter(options))!r}", "give it to the provider")
         command = self._command()
         try:
-            self.url = self._on_free_port(command) if any(_PORT in word for word in command) else self._told(command)
+            chooses_port = any(_PORT in word for word in command)
+            self.url = self._start_on_free_port(command) if chooses_port else self._start_and_read_url(command)
         except BaseException:
             self.stop()
             raise
         return self.url
 
     def _command(self) -> Sequence[str]:
-        if self._own_command is not None:
-            return self._own_command
+        if self._given_command is not None:
+            return self._given_command
         if not self.id:
             raise UsageError("nothing to serve is named", "e.g. 'echo', or pkg://my_module:MyEnv")
         return [sys.executable, "-m", "envweave", "serve", self.id, "--port", "0", *self._options]
 
-    def _told(self, command: Sequence[str]) -> str:
-        """Begin, and hear where it listens."""
-        process = self._begin(command)
-        wait_until(
-            lambda: "" if READY.search(process.log()) else "it has not said where it listens",
-            self._start_timeout,
-            self._go_on,
-            self._too_late,
-        )
+    def _start_and_read_url(self, command: Sequence[str]) -> str:
+        """Start, and return the URL that the process reports."""
+        process = self._start_process(command)
+        self._wait(lambda: "" if READY.search(process.log()) else "it has not reported its URL")
         match = READY.search(process.log())
         return match[1] if match else ""
 
-    def _on_free_port(self, command: Sequence[str]) -> str:
-        """Begin on a port that is free now; where somebody else takes it first, on another."""
+    def _start_on_free_port(self, command: Sequence[str]) -> str:
+        """Start on a port that is free now; on another one if that is taken first."""
         for attempt in range(_ATTEMPTS):
             port = _free_port()
             url = f"http://{HOST}:{port}"
-            self._begin([word.replace(_PORT, str(port)) for word in command], url)
+            self._start_process([word.replace(_PORT, str(port)) for word in command], url)
             try:
-                wait_until(partial(_closed, port), self._start_timeout, self._go_on, self._too_late)
+                self._wait(partial(_port_problem, port))
                 self.check()
                 return url
             except ProviderError as error:
@@ -104,11 +100,14 @@ class SubprocessProvider(Provider):
                 self.stop()
         raise AssertionError("not reached")
 
-    def _too_late(self, state: str, seconds: float) -> ProviderError:
-        return ProviderError(f"{self._what} did not start in {seconds:g} s: {state}{self.last_words()}")
+    def _wait(self, problem: Callable[[], str]) -> None:
+        def too_late(found: str, seconds: float) -> ProviderError:
+            return ProviderError(f"{self._subject} did not start in {seconds:g} s: {found}{self.formatted_log()}")
 
-    def _begin(self, command: Sequence[str], url: str = "") -> Process:
-        self._process = process = Process(command, self._what, self._variables(), self._cwd, url)
+        wait_until(problem, self._start_timeout, self._check_while_waiting, too_late)
+
+    def _start_process(self, command: Sequence[str], url: str = "") -> Process:
+        self._process = process = Process(command, self._subject, self._variables(), self._cwd, url)
         self._finalizer = weakref.finalize(self, process.end, self._stop_timeout)
         return process
 
@@ -116,8 +115,8 @@ class SubprocessProvider(Provider):
         return {**os.environ, **{name: str(value) for name, value in self._env_vars.items()}}
 
     @property
-    def _what(self) -> str:
-        return self.id or " ".join(self._own_command or ())
+    def _subject(self) -> str:
+        return self.id or " ".join(self._given_command or ())
 
     @property
     def env_vars(self) -> Mapping[str, str]:
@@ -125,7 +124,7 @@ class SubprocessProvider(Provider):
 
     @property
     def process(self) -> Process:
-        """What runs. Raises `ProviderError` where there is nothing."""
+        """The process. Raises `ProviderError` if there is none."""
         if self._process is None:
             raise ProviderError("there is no process", "call start() first")
         return self._process
@@ -134,7 +133,7 @@ class SubprocessProvider(Provider):
         code = self.process.exit_code
         if code is not None:
             how = f"was killed by signal {-code}" if code < 0 else f"has ended with exit code {code}"
-            raise ProviderError(f"the server of {self._what} {how}{shown(self.process.log(LAST_LINES))}")
+            raise ProviderError(f"the server of {self._subject} {how}{format_log(self.process.log(LOG_TAIL))}")
 
     def logs(self, tail: int | None = None) -> str:
         return "" if self._process is None else self._process.log(tail)
@@ -146,12 +145,12 @@ class SubprocessProvider(Provider):
             finalizer()
 
 
-def _closed(port: int) -> str:
-    """Empty if somebody listens on the port."""
+def _port_problem(port: int) -> str:
+    """Return an empty string if a process listens on the port, else a reason."""
     try:
         socket.create_connection((HOST, port), timeout=1.0).close()
     except OSError as error:
-        return f"nobody listens on port {port}: {error.strerror or error}"
+        return f"nothing listens on port {port}: {error.strerror or error}"
     return ""
 
 

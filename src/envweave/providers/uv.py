@@ -1,4 +1,4 @@
-"""A server from a package that uv installs for it, in an environment of its own: a folder, a name, a Git address."""
+"""A server from a package that uv installs in an environment of its own: a folder, a name or a Git URL."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from envweave.errors import UnavailableError, UsageError
 from envweave.providers.subprocess import HOST, SubprocessProvider
 
 OPENENV_SCRIPT = "server"
-"""The command that OpenEnv's packages have."""
+"""The command of OpenEnv's packages."""
 
 
 class UVProvider(SubprocessProvider):
-    """`uv run` of a project's server, on this machine and without walls: install only what you trust.
+    """`uv run` of a project's server, on this machine and without isolation: install only what you trust.
 
-    `project` is a folder with a pyproject.toml, or what `uv` can install (`my-env==1.2`, `git+https://…`);
-    `project_path` is OpenEnv's name for it. A folder is served by the name under which it offers an environment to
-    envweave; what offers none, or is no folder, by OpenEnv's command `server`. `env` names the environment where there
-    are several, or where it cannot be seen; `command` says it all, with `{port}` where the port belongs.
+    `project` (OpenEnv: `project_path`) is a folder with a pyproject.toml, or what `uv` can install (`my-env==1.2`,
+    `git+https://…`). A folder that lists an environment for envweave is served by `envweave serve`, anything else by
+    OpenEnv's command `server`. `env` names the environment if there are several, or if the project is not a folder.
+    `command` replaces all of this; `{port}` in it is replaced by a free port.
     """
 
     def __init__(
@@ -47,8 +47,8 @@ class UVProvider(SubprocessProvider):
             stop_timeout=stop_timeout,
         )
         self._env = env
-        self._inner = command
-        self._with = tuple(with_packages)
+        self._inner_command = command
+        self._packages = tuple(with_packages)
         self._python = python
 
     def _command(self) -> Sequence[str]:
@@ -61,41 +61,36 @@ class UVProvider(SubprocessProvider):
         if not is_folder and (self.id.startswith((".", "/", "~")) or os.sep in self.id.partition("+")[0]):
             raise UsageError(f"there is no folder {self.id!r}")
         source = ["--project", str(folder.resolve())] if is_folder else ["--no-project", "--with", self.id]
-        extra = [word for package in self._with for word in ("--with", package)]
+        extra = [word for package in self._packages for word in ("--with", package)]
         python = ["--python", self._python] if self._python else []
         head = [_uv(), "run", "--isolated", "--no-dev" if is_folder else "--quiet", *source, *extra, *python, "--"]
-        return [*head, *self._serving(folder if is_folder else None)]
+        return [*head, *self._server_command(folder if is_folder else None)]
 
-    def _serving(self, folder: Path | None) -> Sequence[str]:
-        if self._inner is not None:
-            return self._inner
-        offered, scripts = _offers(folder) if folder is not None else ([], [OPENENV_SCRIPT])
-        if self._env or offered:
-            name = self._env or _only(offered, self.id)
-            return ["envweave", "serve", name, "--port", "0", *self._options]
+    def _server_command(self, folder: Path | None) -> Sequence[str]:
+        if self._inner_command is not None:
+            return self._inner_command
+        names, scripts = _read_project(folder) if folder is not None else ([], [OPENENV_SCRIPT])
+        if len(names) > 1 and not self._env:
+            raise UsageError(f"{self.id!r} offers {', '.join(names)}", "env=… names one of them")
+        if self._env or names:
+            return ["envweave", "serve", self._env or names[0], "--port", "0", *self._options]
         if OPENENV_SCRIPT in scripts:
             return [OPENENV_SCRIPT, "--host", HOST, "--port", "{port}", *self._options]
-        hint = 'add one under [project.entry-points."envweave.envs"], or say command=[…]'
+        hint = 'add one under [project.entry-points."envweave.envs"], or pass command=[…]'
         raise UsageError(f"{self.id!r} offers no environment", hint)
 
     def _variables(self) -> dict[str, str]:
-        """Without the virtual environment that we run in, which is not the project's."""
+        """Without our own virtual environment, which is not the project's."""
         return {name: value for name, value in super()._variables().items() if name != "VIRTUAL_ENV"}
 
 
-def _offers(folder: Path) -> tuple[list[str], list[str]]:
-    """The environments and the commands of a project."""
+def _read_project(folder: Path) -> tuple[list[str], list[str]]:
+    """Return the environments and the commands of a project."""
     try:
         project: dict[str, Any] = tomllib.loads((folder / "pyproject.toml").read_text()).get("project", {})
     except (OSError, ValueError) as error:
         raise UsageError(f"the pyproject.toml of {str(folder)!r} cannot be read: {error}") from None
     return list(project.get("entry-points", {}).get("envweave.envs", {})), list(project.get("scripts", {}))
-
-
-def _only(offered: Sequence[str], project: str) -> str:
-    if len(offered) > 1:
-        raise UsageError(f"{project!r} offers {', '.join(offered)}", "env=… names one of them")
-    return offered[0]
 
 
 def _uv() -> str:

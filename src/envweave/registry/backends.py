@@ -33,14 +33,14 @@ class ServerFactory:
     """Makes the servers of one environment. They have a single client, which knows their token."""
 
     def __init__(self, spec: EnvSpec, backend: str, image: str | None, options: Mapping[str, Any] | None) -> None:
-        from envweave.providers.base import TOKEN, alone
+        from envweave.providers.base import TOKEN, single_client_variables
 
         if not isinstance(options, Mapping | None):
             raise UsageError(f"provider_options is a {type(options).__name__}", "use a dict")
         target, extra = SERVERS[backend]
         self._provider = load(target, extra=extra)
         self._what = _servable(spec, image) if backend == "subprocess" else image or spec.image or _image_of(spec)
-        variables = alone((options or {}).get("env_vars"))
+        variables = single_client_variables((options or {}).get("env_vars"))
         self._options = {**(options or {}), "env_vars": variables}
         self.token = variables[TOKEN]
         _check_options(backend, self._provider, self._options)

@@ -21,7 +21,6 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
-import socket
 import sys
 import threading
 import weakref
@@ -31,7 +30,8 @@ from dataclasses import asdict
 from typing import Any, TypeVar
 
 from envweave.core import process_identity
-from envweave.errors import SandboxError, UnavailableError
+from envweave.docker_client import FAILURES, ImageNotFound, connect, daemon_url, reason, remove_container
+from envweave.errors import ProviderError, ProviderUnreachableError, SandboxError, UnavailableError
 from envweave.sandbox import boot, confinement, door
 from envweave.sandbox.base import Boundary, Place
 from envweave.sandbox.cgroup import memory_of
@@ -44,20 +44,13 @@ from envweave.sandbox.report import Report
 from envweave.sandbox.supervision import Supervision
 from envweave.sandbox.waiting import BLOCKING, LOOPING, Wait, drive
 
-try:
-    import docker
-    from docker.errors import DockerException, ImageNotFound, NotFound
-except ModuleNotFoundError:
-    raise UnavailableError("'docker' is not installed", "pip install 'envweave[docker]'") from None
-
 T = TypeVar("T")
 
 IMAGE = "python:3.11-slim"
 _PATIENCE = 60.0
 _PYTHON = "the image needs a python3 of version 3.11 or later that user 1000 can run, and the modules of `preload`"
 _HERE = "sandboxes need a daemon on this machine that sees its temporary folder"
-_FAILURES = (DockerException, OSError)
-"""The SDK's own, and those of the connection to the daemon."""
+_FAILURES = (*FAILURES, ProviderError)
 
 
 class DockerBoundary(Boundary):
@@ -81,7 +74,7 @@ class DockerBoundary(Boundary):
             raise UnavailableError(f"Docker has no image {self.image!r}", f"docker pull {self.image}") from None
         except _FAILURES as error:
             self.close()
-            raise SandboxError(f"the Docker daemon fails: {_reason(error)}") from error
+            raise SandboxError(f"the Docker daemon fails: {reason(error)}") from error
 
     async def open(self, wait: Wait, limits: Limits) -> Place:
         if not self.alive:
@@ -102,7 +95,7 @@ class DockerBoundary(Boundary):
         except _FAILURES as error:
             await self._drop(wait, container)
             hint = _HERE if "bind source" in str(error) else _PYTHON
-            raise SandboxError(f"no container: {_reason(error)}", hint) from error
+            raise SandboxError(f"no container: {reason(error)}", hint) from error
         except BaseException:
             await self._drop(wait, container)
             raise
@@ -190,22 +183,18 @@ class Container:
             self.supervision.line.close()
         with self._lock:
             if not self._gone:
-                with suppress(NotFound):
-                    self._client.api.remove_container(self._name, v=True, force=True)
+                remove_container(self._client, self._name)
                 self._gone = True
 
 
 def _connect() -> Any:
-    url = os.environ.get("DOCKER_HOST") or "unix:///var/run/docker.sock"
+    url = daemon_url()
     if sys.platform != "linux" or not url.startswith("unix://"):
         raise UnavailableError(f"no sandbox with the Docker daemon at {url} from {sys.platform}", _HERE)
     try:
-        with socket.socket(socket.AF_UNIX) as sock:  # the SDK would leave one open where nobody listens
-            sock.connect(url.removeprefix("unix://"))
-        return docker.from_env(version="auto", timeout=_PATIENCE)
-    except _FAILURES as error:
-        hint = "start one, or name another with DOCKER_HOST"
-        raise UnavailableError(f"no Docker daemon at {url}: {_reason(error)}", hint) from error
+        return connect(timeout=_PATIENCE)
+    except ProviderUnreachableError as error:
+        raise UnavailableError(error.message, error.hint) from error
 
 
 def _labels() -> dict[str, str]:
@@ -218,8 +207,8 @@ def _sweep(client: Any) -> None:
     labels = [f"{name}={value}" for name, value in _labels().items()]
     for each in client.containers.list(all=True, filters={"label": labels}, ignore_removed=True):
         if process_identity.is_dead(each.labels["envweave.owner"]):
-            with suppress(DockerException):  # somebody else is at it
-                each.remove(v=True, force=True)
+            with suppress(ProviderError):  # another process may be removing it
+                remove_container(client, each.name)
 
 
 def _end(client: Any, containers: set[Container], owner: int) -> None:
@@ -234,7 +223,3 @@ def _end(client: Any, containers: set[Container], owner: int) -> None:
 async def _aside(wait: Wait, call: Callable[[], T]) -> T:
     """The SDK blocks: on a loop, it does so in a thread."""
     return await asyncio.to_thread(call) if wait is LOOPING else call()
-
-
-def _reason(error: Exception) -> str:
-    return str(getattr(error, "explanation", None) or error)

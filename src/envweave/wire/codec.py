@@ -46,13 +46,8 @@ class ReplyMessage(msgspec.Struct, gc=False):
     data: Any = None
 
 
-_decode_replies = msgspec.json.Decoder(list[ReplyMessage] | ReplyMessage).decode
-
-
-def decode_replies(frame: bytes) -> list[ReplyMessage]:
-    """The messages of a frame, without a check of their depth. Raises `ValueError` or `RecursionError`."""
-    replies = _decode_replies(frame)
-    return replies if isinstance(replies, list) else [replies]
+decode_replies = msgspec.json.Decoder(list[ReplyMessage] | ReplyMessage).decode
+"""The message of a frame, or its messages, without a check of their depth. Raises `ValueError` or `RecursionError`."""
 
 
 def encode(data: Any) -> bytes:

@@ -42,14 +42,6 @@ def result_to_data(
     return data
 
 
-def info_of(data: Mapping[str, Any]) -> dict[str, Any]:
-    """The info of a result in the extended form."""
-    info = data.get("info")
-    if info is None and data["observation"].__class__ is dict:
-        info = data["observation"].get("metadata")
-    return info if isinstance(info, dict) else {}
-
-
 def openenv_data(result: Result) -> dict[str, Any]:
     """OpenEnv's form: `done` and `reward` are beside the observation, not in it."""
     observation = to_json(result.observation, where="observation")

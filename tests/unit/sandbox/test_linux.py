@@ -29,7 +29,7 @@ def status(field: str) -> str:
 @pytest.fixture
 def namespaces() -> None:
     if in_child(lambda: linux.unshare(OWN)) is not None:
-        need("namespaces", "this kernel lets us make no user namespace")
+        need("namespace", "this kernel lets us make no user namespace")
 
 
 def in_namespaces(work: Callable[[], object]) -> Any:

@@ -603,14 +603,6 @@ def test_a_broken_environment_gets_exactly_the_finding_it_deserves_and_a_fix(che
     assert report.ok is (broken in WARNINGS)
 
 
-@pytest.mark.parametrize("id", ["counter", "lineworld", "nim", "rock-paper-scissors"])
-def test_the_environments_that_ship_pass_without_findings(id: str) -> None:
-    report = check_env(id)
-
-    assert report.findings == ()
-    assert report.ok
-
-
 SOUND = [Walk, AsyncWalk, Asking, lambda: ew.make("nim"), lambda: ew.make("lineworld"), lambda: ew.make("nim").aio]
 
 

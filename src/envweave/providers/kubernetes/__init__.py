@@ -1,12 +1,11 @@
 """Servers in pods of a cluster.
 
-The way of a start: `provider.py` is what a user holds · `workload.py` are its options · `manifests.py` makes of them
-what the API server is sent · `cluster.py` sends it, and is the door to the official client · `replicas.py` is one
-start: what it made, which URL belongs to which pod, how it ends · `forwarding.py` and `frames.py` carry connections
-from outside · `heartbeat.py` renews the lease by which others know that the owner lives · `diagnosis.py` says what is
-wrong with a pod.
+`provider.py` is the public class, `workload.py` its options, `manifests.py` turns them into objects of Kubernetes.
+`cluster.py` sends requests to the API server; `replicas.py` holds the objects of one start and which URL belongs to
+which pod. `port_forward.py` carries connections from outside the cluster. `diagnosis.py` explains what is wrong with a
+pod.
 """
 
-from envweave.providers.kubernetes.provider import KubernetesProvider, found
+from envweave.providers.kubernetes.provider import KubernetesProvider, list_workloads
 
-__all__ = ["KubernetesProvider", "found"]
+__all__ = ["KubernetesProvider", "list_workloads"]

@@ -1,53 +1,60 @@
-"""A connection to a cluster's API server: how it is found, what is asked, and what its refusals mean.
+"""Requests to the API server of a cluster. No other module imports the official `kubernetes` client.
 
-The door to the official `kubernetes` client. Answers are plain data, as the server writes them.
+Answers are plain data, as the server writes them.
 """
 
 from __future__ import annotations
 
 import http
 import json
+import logging
 import os
 import socket
 import ssl
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from envweave.core.threads import run_in_thread
 from envweave.errors import ProviderError, UnavailableError
 from envweave.providers.kubernetes.diagnosis import may_pass, refusal
 
 try:
     import urllib3
-    import websocket
     from kubernetes import client, config
     from kubernetes.client.exceptions import ApiException
+    from kubernetes.client.rest import should_bypass_proxies
     from kubernetes.config.config_exception import ConfigException
-    from kubernetes.stream import ws_client
+    from websockets.asyncio.client import ClientConnection, connect
+    from websockets.exceptions import InvalidStatus, WebSocketException
+    from websockets.typing import Subprotocol
 except ModuleNotFoundError:
     raise UnavailableError("'kubernetes' is not installed", "pip install 'envweave[kubernetes]'") from None
 
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 DEFAULT_CONFIG = "~/.kube/config"
-_PATIENCE = (5.0, 15.0)
-"""Seconds to be connected, and for one answer."""
-_CREATE_PATIENCE = (5.0, 60.0)
-"""Others may be asked whether something may be created, and take their time."""
-_DIAL_PATIENCE = 10.0
+_TIMEOUT = (5.0, 15.0)
+"""Seconds to connect, and for one answer."""
+_CREATE_TIMEOUT = (5.0, 60.0)
+"""Creating may call admission webhooks, which take longer."""
+_PORT_TIMEOUT = 10.0
+_CLOSE_TIMEOUT = 1.0
 _CHANNELS = "v4.channel.k8s.io"
-"""What the first byte of a message means; the client's own name for it differs from version to version."""
+"""Subprotocol in which the first byte of a message is the number of its channel."""
+_LOG = logging.getLogger(__name__)
+_LOG.setLevel(logging.INFO)  # at DEBUG, websockets logs the headers, and with them the token
 _GONE, _TAKEN = http.HTTPStatus.NOT_FOUND, http.HTTPStatus.CONFLICT
 
 
 class ClusterError(ProviderError):
-    """The API server refuses, or is not there. `passing`: the same question may be answered later."""
+    """The API server refuses a request or cannot be reached. `temporary`: a retry may succeed."""
 
-    def __init__(self, message: str, hint: str = "", status: int | None = None, passing: bool = False) -> None:
+    def __init__(self, message: str, hint: str = "", status: int | None = None, temporary: bool = False) -> None:
         super().__init__(message, hint)
         self.status = status
-        self.passing = passing
+        self.temporary = temporary
 
     @property
     def gone(self) -> bool:
@@ -58,13 +65,13 @@ class ClusterError(ProviderError):
         return self.status == _TAKEN
 
 
-class Connection:
-    """To one cluster, as one user. Threads may share it; `close` gives its sockets back."""
+class ClusterClient:
+    """A client of one cluster, as one user. Threads may share it; `close` closes its sockets."""
 
     def __init__(self, kubeconfig: str | None = None, context: str | None = None) -> None:
         self.configuration = client.Configuration()
         self.inside, self.namespace = _configure(self.configuration, kubeconfig, context)
-        self.configuration.retries = False  # who asks decides whether to ask again
+        self.configuration.retries = False  # callers decide whether to retry
         self._client = client.ApiClient(self.configuration)
         self._core = client.CoreV1Api(self._client)
         self._apps = client.AppsV1Api(self._client)
@@ -74,24 +81,24 @@ class Connection:
         return str(self.configuration.host)
 
     def close(self) -> None:
-        with suppress(AttributeError):  # the client has no name of its own for it
+        with suppress(AttributeError):  # there is no public method for it
             self._client.rest_client.pool_manager.clear()
         self._client.close()
 
-    # Pods, deployments and services: `kind` is as in their manifests.
+    # Pods, deployments and services. `kind` is that of their manifests.
 
     def create(self, manifest: Mapping[str, Any], namespace: str) -> dict[str, Any]:
         method = self._method("create", manifest["kind"])
-        made = self._call(method, namespace, manifest, namespace=namespace, _request_timeout=_CREATE_PATIENCE)
+        made = self._call(method, namespace, manifest, namespace=namespace, _request_timeout=_CREATE_TIMEOUT)
         return {"kind": manifest["kind"], "apiVersion": manifest["apiVersion"], **made}
 
     def read(self, kind: str, name: str, namespace: str) -> dict[str, Any]:
         return self._call(self._method("read", kind), name, namespace, namespace=namespace)
 
-    def everything(self, kind: str, namespace: str | None, labels: str) -> list[dict[str, Any]]:
-        """None is all namespaces."""
+    def list_objects(self, kind: str, namespace: str | None, labels: str) -> list[dict[str, Any]]:
+        """Return objects with these labels; None means all namespaces."""
         if namespace is None:
-            method = getattr(self._api(kind), f"list_{_word(kind)}_for_all_namespaces")
+            method = getattr(self._api(kind), f"list_{kind.lower()}_for_all_namespaces")
             return list(self._call(method, namespace="", label_selector=labels)["items"])
         method = self._method("list", kind)
         return list(self._call(method, namespace, namespace=namespace, label_selector=labels)["items"])
@@ -101,7 +108,7 @@ class Connection:
         self._call(self._method("patch", kind), name, namespace, body, namespace=namespace)
 
     def delete(self, kind: str, name: str, namespace: str, grace: int | None = None) -> None:
-        """Begin to; what it owns goes with it. Harmless if it is not there."""
+        """Start to delete an object and what it owns, if it exists."""
         body: dict[str, Any] = {"propagationPolicy": "Background"}
         if grace is not None:
             body["gracePeriodSeconds"] = grace
@@ -115,9 +122,9 @@ class Connection:
         return self._call(self._core.read_node, name, namespace="")
 
     def events(self, name: str, namespace: str) -> list[dict[str, Any]]:
-        """Of the object of that name, oldest first."""
-        chosen = f"involvedObject.name={name}"
-        found = self._call(self._core.list_namespaced_event, namespace, namespace=namespace, field_selector=chosen)
+        """Return the events of an object, oldest first."""
+        selector = f"involvedObject.name={name}"
+        found = self._call(self._core.list_namespaced_event, namespace, namespace=namespace, field_selector=selector)
         return sorted(found["items"], key=lambda each: str(each.get("lastTimestamp") or each.get("eventTime") or ""))
 
     def log(self, pod: str, namespace: str, container: str, tail: int | None, *, previous: bool = False) -> str:
@@ -127,84 +134,85 @@ class Connection:
         data = self._ask(self._core.read_namespaced_pod_log, pod, namespace, namespace=namespace, **options)
         return data.decode(errors="replace")
 
-    def dial(self, pod: str, namespace: str, port: int) -> socket.socket:
-        """A socket to a port of a pod, on which a WebSocket's greeting is over. Raises `ProviderError`."""
+    async def open_port(self, pod: str, namespace: str, port: int) -> ClientConnection:
+        """Open a WebSocket to a port of a pod. Raises `ClusterError`."""
         path = f"/api/v1/namespaces/{quote(namespace)}/pods/{quote(pod)}/portforward"
         url = f"{self.server.rstrip('/').replace('http', 'ws', 1)}{path}?ports={port}"
-        settings = self.configuration.auth_settings().values()
-        header = [f"{each['key']}: {each['value']}" for each in settings if each.get("in") == "header"]
-        options: dict[str, Any] = {
-            "header": header,
-            "subprotocols": [_CHANNELS],
-            "timeout": _DIAL_PATIENCE,
-            "suppress_origin": True,
-        }
-        if self.configuration.proxy:
-            options = ws_client.websocket_proxycare(options, self.configuration, url, None)
-        made = websocket.WebSocket(sslopt=_tls(self.configuration))
+        given = self.configuration
+        settings = await run_in_thread(given.auth_settings)  # may run a credential plugin
+        direct = not given.proxy or should_bypass_proxies(self.server, given.no_proxy or "")
+        tls: dict[str, Any] = {"ssl": _tls_context(given)} if url.startswith("wss:") else {}
+        if tls and given.tls_server_name:
+            tls["server_hostname"] = given.tls_server_name
         try:
-            made.connect(url, **options)
-        except websocket.WebSocketBadStatusException as error:
-            status, body = error.status_code, getattr(error, "resp_body", None)
-            raise ClusterError(*refusal(status, body, namespace), status, may_pass(status)) from error
-        except (websocket.WebSocketException, OSError) as error:
+            opened = await connect(
+                url,
+                additional_headers={each["key"]: each["value"] for each in settings.values() if each["in"] == "header"},
+                subprotocols=[Subprotocol(_CHANNELS)],
+                compression=None,
+                proxy=None if direct else given.proxy,
+                open_timeout=_PORT_TIMEOUT,
+                close_timeout=_CLOSE_TIMEOUT,
+                ping_interval=None,
+                max_size=None,
+                logger=_LOG,
+                **tls,
+            )
+        except InvalidStatus as error:
+            status = error.response.status_code
+            raise ClusterError(*refusal(status, error.response.body, namespace), status, may_pass(status)) from error
+        except (WebSocketException, OSError) as error:
             raise self._unreachable(error) from error
-        sock: socket.socket = made.sock
-        made.sock = None  # it is ours now
         with suppress(OSError):
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return sock
+            opened.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        return opened
 
     def _api(self, kind: str) -> Any:
         return self._apps if kind == "Deployment" else self._core
 
     def _method(self, verb: str, kind: str) -> Callable[..., Any]:
-        method: Callable[..., Any] = getattr(self._api(kind), f"{verb}_namespaced_{_word(kind)}")
+        method: Callable[..., Any] = getattr(self._api(kind), f"{verb}_namespaced_{kind.lower()}")
         return method
 
     def _call(self, method: Callable[..., Any], *arguments: Any, namespace: str, **options: Any) -> dict[str, Any]:
         try:
             found: dict[str, Any] = json.loads(self._ask(method, *arguments, namespace=namespace, **options))
         except ValueError as error:
-            raise ClusterError(f"{self.server} does not answer as an API server does", passing=True) from error
+            raise ClusterError(f"{self.server} does not answer as an API server does", temporary=True) from error
         return found
 
     def _ask(self, method: Callable[..., Any], *arguments: Any, namespace: str, **options: Any) -> bytes:
         try:
-            options.setdefault("_request_timeout", _PATIENCE)
+            options.setdefault("_request_timeout", _TIMEOUT)
             answer = method(*arguments, **options, _preload_content=False)
             return bytes(answer.read())
         except ApiException as error:
             if error.status in (None, 0):
                 raise self._unreachable(error) from error
             message, hint = refusal(error.status, error.body, namespace)
-            passing = may_pass(error.status)
-            raise ClusterError(message, hint, error.status, passing) from None  # it may quote what we have sent
+            # Not chained: the exception may quote the manifest, and with it secrets.
+            raise ClusterError(message, hint, error.status, may_pass(error.status)) from None
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise self._unreachable(error) from error
-        except ConfigException as error:  # a token is read again from time to time
-            raise ClusterError(f"no credentials for {self.server}: {_said(error)}", passing=True) from error
+        except ConfigException as error:  # raised when a token is refreshed
+            raise ClusterError(f"no credentials for {self.server}: {_text(error)}", temporary=True) from error
 
     def _unreachable(self, error: Exception) -> ClusterError:
-        hint = "does kubectl get it? the kubeconfig, its context or a VPN may be the cause"
-        return ClusterError(f"no API server answers at {self.server}: {_said(error)}", hint, passing=True)
+        hint = "does kubectl work? check the kubeconfig, its context and your VPN"
+        return ClusterError(f"no API server answers at {self.server}: {_text(error)}", hint, temporary=True)
 
 
 @contextmanager
-def connected(kubeconfig: str | None = None, context: str | None = None) -> Iterator[Connection]:
-    """For a few questions. Raises `ProviderError` if there is no cluster that we know of."""
-    connection = Connection(kubeconfig, context)
-    try:
-        yield connection
-    finally:
-        connection.close()
+def cluster_client(kubeconfig: str | None = None, context: str | None = None) -> Iterator[ClusterClient]:
+    """A client for the duration of a block. Raises `ProviderError` if no cluster is configured."""
+    with closing(ClusterClient(kubeconfig, context)) as made:
+        yield made
 
 
 def _configure(configuration: Any, kubeconfig: str | None, context: str | None) -> tuple[bool, str]:
-    """Fill in where and who; whether we are in a pod of that cluster, and the namespace that is meant.
+    """Fill in server and credentials. Returns whether this process runs in a pod of the cluster, and the namespace.
 
-    What is named comes first, then `KUBECONFIG`, then the account of the pod that we are in, then the usual file.
+    The order is: the arguments, `KUBECONFIG`, the service account of this pod, the default file.
     """
     named = kubeconfig or os.environ.get("KUBECONFIG") or ""
     tried = []
@@ -213,38 +221,33 @@ def _configure(configuration: Any, kubeconfig: str | None, context: str | None) 
             config.load_incluster_config(client_configuration=configuration)
             return True, _read(ACCOUNT / "namespace") or "default"
         except ConfigException as error:
-            tried.append(f"no service account of a pod ({_said(error)})")
+            tried.append(f"no service account of a pod ({_text(error)})")
     path = named or DEFAULT_CONFIG
     try:
         config.load_kube_config(path, context, configuration, persist_config=False)
         known, current = config.list_kube_config_contexts(path)
         chosen = next((each for each in known if each["name"] == context), current)
         return False, (chosen.get("context") or {}).get("namespace") or "default"
-    except Exception as error:  # whatever others make of whatever is in that file
-        tried.append(f"no kubeconfig {path} that can be used ({_said(error)})")
+    except Exception as error:  # the file may contain anything
+        tried.append(f"no kubeconfig {path} that can be used ({_text(error)})")
     hint = "KUBECONFIG or kubeconfig=… names a file, context=… one of its contexts"
     raise ProviderError(f"no cluster is known: {'; '.join(tried)}", hint)
 
 
-def _tls(configuration: Any) -> dict[str, Any]:
-    """What websocket-client wants to know of the server's certificate and ours."""
-    if not configuration.verify_ssl:
-        options: dict[str, Any] = {"cert_reqs": ssl.CERT_NONE, "check_hostname": False}
+def _tls_context(given: Any) -> ssl.SSLContext:
+    """Return the TLS settings of a client configuration."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    if not given.verify_ssl:
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    elif given.ssl_ca_cert:
+        context.load_verify_locations(given.ssl_ca_cert)
     else:
-        options = {"cert_reqs": ssl.CERT_REQUIRED}
-        if configuration.ssl_ca_cert:
-            options["ca_certs"] = configuration.ssl_ca_cert
-        if configuration.assert_hostname is not None:
-            options["check_hostname"] = configuration.assert_hostname
-    if configuration.cert_file:
-        options |= {"certfile": configuration.cert_file, "keyfile": configuration.key_file}
-    if configuration.tls_server_name:
-        options["server_hostname"] = configuration.tls_server_name
-    return options
-
-
-def _word(kind: str) -> str:
-    return kind.lower()
+        context.load_default_certs()
+    if given.assert_hostname is False:
+        context.check_hostname = False
+    if given.cert_file:
+        context.load_cert_chain(given.cert_file, given.key_file)
+    return context
 
 
 def _read(path: Path) -> str:
@@ -254,5 +257,5 @@ def _read(path: Path) -> str:
         return ""
 
 
-def _said(error: Exception) -> str:
+def _text(error: Exception) -> str:
     return " ".join(str(error).split()) or type(error).__name__

@@ -1,4 +1,4 @@
-"""What the words of a cluster mean for somebody who wanted a server: pure functions from its answers to messages."""
+"""What is wrong with a pod, a deployment or a request: pure functions from answers of the API server to messages."""
 
 from __future__ import annotations
 
@@ -18,49 +18,49 @@ _NO_CONTAINER = (
     *("CreateContainerConfigError", "CreateContainerError", "RunContainerError"),
     *("PreCreateHookError", "PreStartHookError", "PostStartHookError"),
 )
-_ALL_AGAIN = (408, 429, 500, 502, 503, 504)
+_TEMPORARY = (408, 429, 500, 502, 503, 504)
 _FORBIDDEN = re.compile(r'User "(?P<user>.*?)" cannot (?P<verb>\w+) resource "(?P<resource>[^"]+)"')
 
 
 @dataclass(frozen=True)
 class Trouble:
-    """Why a server does not and will not run."""
+    """Why a server does not run and will not recover."""
 
     what: str
-    """The end of a sentence that begins with the pod."""
+    """The end of a sentence whose subject is the pod."""
     hint: str = ""
     previous: bool = False
-    """Its last words are those of the container before this one."""
+    """The log to show is that of the previous container."""
 
 
 def trouble(pod: Answer, *, waited: float, patience: float) -> Trouble | None:
-    """Of a pod that cannot get better by itself; None if it runs or may still.
+    """Return why a pod cannot run; None if it runs or still may.
 
-    `waited` is for how many seconds it has been wanted, `patience` how many the scheduler has.
+    `waited` is the number of seconds since the start, `patience` how many the scheduler has.
     """
     if pod["metadata"].get("deletionTimestamp"):
-        return Trouble("is being deleted: somebody removed it")
+        return Trouble("is being deleted: someone else removed it")
     status = pod.get("status") or {}
     if status.get("phase") in ("Failed", "Succeeded"):
         return _ended(status)
     if (pod.get("spec") or {}).get("restartPolicy") == "Never" and (ends := _ends(status)):
-        return _end(ends[0])  # what stands beside it need not have ended
+        return _end(ends[0])  # other containers of the pod may still run
     if found := _waiting(status) or _unscheduled(status, waited, patience):
         return found
     if is_lost(pod):
         node = (pod.get("spec") or {}).get("nodeName", "")
-        return Trouble(f"is lost: its node {node!r} does not answer any more", "kubectl get nodes says more")
+        return Trouble(f"is lost: its node {node!r} no longer answers", "see kubectl get nodes")
     return None
 
 
 def is_ready(pod: Answer) -> bool:
-    """It takes requests, as the cluster sees it."""
+    """Whether the cluster sends requests to the pod."""
     going = bool(pod["metadata"].get("deletionTimestamp"))
     return not going and (_condition(pod.get("status") or {}, "Ready") or {}).get("status") == "True"
 
 
 def is_lost(pod: Answer) -> bool:
-    """Its node is silent: it is not ready, and that is not what the node itself has said last."""
+    """Whether its node is silent: the pod is not ready, but the last report of the node says that it is."""
     status = pod.get("status") or {}
     ready = (_condition(status, "Ready") or {}).get("status")
     containers = status.get("containerStatuses") or []
@@ -68,7 +68,7 @@ def is_lost(pod: Answer) -> bool:
 
 
 def state_of(pod: Answer) -> str:
-    """In a few words, what it does."""
+    """Return the state of a pod in a few words."""
     status = pod.get("status") or {}
     if pod["metadata"].get("deletionTimestamp"):
         return "terminating"
@@ -85,17 +85,17 @@ def state_of(pod: Answer) -> str:
 
 
 def deployment_trouble(deployment: Answer) -> Trouble | None:
-    """Of a deployment that cannot even make its pods, e.g. for a quota."""
+    """Return why a deployment cannot create its pods, e.g. a quota."""
     failure = _condition(deployment.get("status") or {}, "ReplicaFailure") or {}
     if failure.get("status") != "True":
         return None
     message = str(failure.get("message") or "no reason given")
-    hint = "ask for less or free something" if "exceeded quota" in message else ""
-    return Trouble(f"cannot make its pods: {message}", hint)
+    hint = "request less or free resources" if "exceeded quota" in message else ""
+    return Trouble(f"cannot create its pods: {message}", hint)
 
 
 def node_trouble(node: Answer) -> str:
-    """Empty if the node works."""
+    """Return why a node does not work; empty if it does."""
     ready = _condition(node.get("status") or {}, "Ready") or {}
     if ready.get("status") == "True":
         return ""
@@ -103,23 +103,23 @@ def node_trouble(node: Answer) -> str:
 
 
 def warnings(events: Iterable[Answer], most: int = 3) -> str:
-    """The last warnings among events, as the end of a message."""
+    """Return the last warnings among events, as the end of a message."""
     found = [str(each.get("message", "")).strip() for each in events if each.get("type") == "Warning"]
     distinct = list(dict.fromkeys(filter(None, found)))
     return "".join(f"\nevent: {message}" for message in distinct[-most:])
 
 
 def refusal(status: int | None, body: object, namespace: str) -> tuple[str, str]:
-    """Message and hint for an answer of the API server that is no success."""
+    """Return message and hint for a request that the API server refuses."""
     answer = _status(body)
     said = str(answer.get("message") or "").strip() or f"HTTP {status}"
     details = answer.get("details") or {}
     match status:
         case 401:
-            hint = "the token or certificate has expired or is wrong: kubectl get pods tells the same"
-            return "the cluster does not know us (401 Unauthorized)", hint
+            hint = "the token or certificate has expired or is wrong: kubectl get pods should fail too"
+            return "the cluster does not accept the credentials (401 Unauthorized)", hint
         case 403 if "exceeded quota" in said:
-            return f"the quota of namespace {namespace!r} does not allow it: {said}", "ask for less or free something"
+            return f"the quota of namespace {namespace!r} does not allow it: {said}", "request less or free resources"
         case 403 if "is being terminated" in said:
             return f"the namespace {namespace!r} is being removed", "use another"
         case 403:
@@ -129,7 +129,7 @@ def refusal(status: int | None, body: object, namespace: str) -> tuple[str, str]
         case 409:
             return f"the name is taken: {said}", "start again: a new one is chosen each time"
         case 400:
-            # What follows is a piece of what we sent, and that may hold what nobody else should read.
+            # After this the API server quotes the manifest, which may contain secrets.
             return f"the cluster refuses an option: {said.partition(', error found in #')[0]}", ""
         case 422:
             fields = "; ".join(f"{each.get('field')}: {each.get('message')}" for each in details.get("causes") or [])
@@ -139,22 +139,22 @@ def refusal(status: int | None, body: object, namespace: str) -> tuple[str, str]
 
 
 def may_pass(status: int | None) -> bool:
-    """The same question may be answered later."""
-    return status in _ALL_AGAIN
+    """Whether a retry may succeed."""
+    return status in _TEMPORARY
 
 
 def _forbidden(said: str) -> tuple[str, str]:
     found = _FORBIDDEN.search(said)
     if found is None:
-        return f"the cluster forbids it: {said}", "docs/kubernetes.md says which rights are needed"
+        return f"the cluster forbids it: {said}", "docs/kubernetes.md lists the rights that are needed"
     what = f"{found['user']} may not {found['verb']} {found['resource']}"
-    return f"{what}: {said}", "docs/kubernetes/rbac.yaml holds all rights that are needed"
+    return f"{what}: {said}", "docs/kubernetes/rbac.yaml grants all rights that are needed"
 
 
 def _ended(status: Answer) -> Trouble:
     reason, message = str(status.get("reason") or ""), str(status.get("message") or "").strip()
     if reason == "DeadlineExceeded":
-        return Trouble("has lived as long as its lifetime allows and was ended", "lifetime=… gives it more")
+        return Trouble("has reached its lifetime and was ended", "lifetime=… sets a longer one")
     if reason:
         return Trouble(f"was ended by the cluster ({reason}): {message or 'no reason given'}")
     ends = _ends(status)
@@ -162,7 +162,7 @@ def _ended(status: Answer) -> Trouble:
 
 
 def _ends(status: Answer) -> list[Answer]:
-    """How containers have ended, failures first."""
+    """Return how containers ended, failures first."""
     states = [each.get("state") or {} for each in status.get("containerStatuses") or []]
     ends: list[Answer] = [state["terminated"] for state in states if state.get("terminated")]
     return sorted(ends, key=lambda end: end.get("exitCode") == 0)
@@ -172,11 +172,11 @@ def _end(terminated: Answer, *, again: bool = False) -> Trouble:
     code = terminated.get("exitCode")
     reason = terminated.get("reason")
     if reason == "OOMKilled":
-        return Trouble(f"ran out of memory and was killed (exit code {code})", "memory=… gives it more", again)
+        return Trouble(f"ran out of memory and was killed (exit code {code})", "memory=… sets a higher limit", again)
     message = str(terminated.get("message") or "").strip()
     kind = f" ({reason})" if reason not in (None, "Error", "Completed") else ""
     said = f": {message}" if message else ""
-    return Trouble(f"{'ends again and again' if again else 'has ended'} with exit code {code}{kind}{said}", "", again)
+    return Trouble(f"{'keeps ending' if again else 'has ended'} with exit code {code}{kind}{said}", "", again)
 
 
 def _waiting(status: Answer) -> Trouble | None:
@@ -189,8 +189,8 @@ def _waiting(status: Answer) -> Trouble | None:
             return Trouble(f"has no image {container.get('image')!r} ({reason}): {message or 'no reason given'}", hint)
         if reason in _NO_CONTAINER:
             root = "runAsNonRoot" in message
-            hint = "user=1000 runs it as another user, hardened=False as the image wants" if root else ""
-            return Trouble(f"cannot be made ({reason}): {message or 'no reason given'}", hint)
+            hint = "user=1000 sets another user, hardened=False uses the image's" if root else ""
+            return Trouble(f"cannot be created ({reason}): {message or 'no reason given'}", hint)
         last = (container.get("lastState") or {}).get("terminated")
         if reason == "CrashLoopBackOff":
             return _end(last or {}, again=True)
@@ -201,7 +201,7 @@ def _unscheduled(status: Answer, waited: float, patience: float) -> Trouble | No
     scheduled = _condition(status, "PodScheduled") or {}
     if scheduled.get("status") != "False" or scheduled.get("reason") != "Unschedulable" or waited < patience:
         return None
-    hint = "ask for less, or set unschedulable_after=… if a node is on its way"
+    hint = "request less, or raise unschedulable_after=… if the cluster is adding a node"
     return Trouble(f"finds no node: {scheduled.get('message') or 'no reason given'}", hint)
 
 
@@ -210,9 +210,9 @@ def _condition(status: Answer, kind: str) -> Answer | None:
 
 
 def _status(body: object) -> Answer:
-    """The API server's own form of an answer; something between us and it may have answered in another."""
+    """Parse the Status object of the API server; a proxy may have answered with something else."""
     try:
-        text = body.decode(errors="replace") if isinstance(body, bytes) else str(body or "")
+        text = body.decode(errors="replace") if isinstance(body, bytes | bytearray) else str(body or "")
         read = json.loads(text)
     except ValueError:
         return {}

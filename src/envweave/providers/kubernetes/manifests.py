@@ -1,4 +1,4 @@
-"""What the API server is sent: pure functions from options to plain data."""
+"""Objects of Kubernetes: pure functions from options to plain data."""
 
 from __future__ import annotations
 
@@ -8,86 +8,65 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from envweave.providers.base import HEALTH
-from envweave.providers.kubernetes.workload import WorkloadOptions, identity, size_of, tmpfs_size
+from envweave.providers.kubernetes.workload import WorkloadOptions, size_of, tmpfs_size, user_and_group
 
 Manifest = dict[str, Any]
 
 WORKLOAD = "envweave.workload"
-"""The label that pods, service and deployment of one start share; its value is their name."""
+"""Label that pods, service and deployment of one start share; its value is their name."""
 EXPIRES = "envweave.expires"
-"""The annotation that says until when the owner has given a sign of life."""
+"""Annotation with the time at which the lease of the owner ends."""
 IMAGE = "envweave.image"
 CONTAINER = "server"
 _SMALL = {"cpu": "50m", "memory": "64Mi"}
-"""What is set aside for a server of which nobody says what it takes: with nothing it would be the first to go."""
+"""Requests of a server without given ones; pods without requests are evicted first."""
 
 
-def pod(
-    name: str, options: WorkloadOptions, labels: Mapping[str, str], expires: str, owners: Sequence[Manifest] = ()
-) -> Manifest:
-    """A bare pod, never restarted: a crash in the midst of an episode is seen as one."""
+def pod(name: str, options: WorkloadOptions, *about: Any) -> Manifest:
+    """A bare pod, never restarted, so that a crash during an episode is noticed. `about` is for `metadata`."""
     spec = pod_spec(options, restart="Never")
     if options.lifetime is not None:
         spec.setdefault("activeDeadlineSeconds", max(1, round(options.lifetime)))
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": metadata(name, options, labels, expires, owners),
-        "spec": spec,
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata(name, options, *about), "spec": spec}
+
+
+def deployment(name: str, options: WorkloadOptions, *about: Any) -> Manifest:
+    """A deployment, which replaces pods that end. `about` is for `metadata`."""
+    described = metadata(name, options, *about)
+    template = {"labels": described["labels"], "annotations": {**options.annotations}}
+    spec = {
+        "replicas": options.replicas,
+        "revisionHistoryLimit": 0,
+        "selector": {"matchLabels": {WORKLOAD: name}},
+        "template": {"metadata": template, "spec": pod_spec(options, restart="Always")},
     }
+    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": described, "spec": spec}
 
 
-def deployment(
-    name: str, options: WorkloadOptions, labels: Mapping[str, str], expires: str, owners: Sequence[Manifest] = ()
-) -> Manifest:
-    """As many pods as asked for, each replaced when it ends."""
-    about = metadata(name, options, labels, expires, owners)
-    template = {"labels": about["labels"], "annotations": {**options.annotations}}
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": about,
-        "spec": {
-            "replicas": options.replicas,
-            "revisionHistoryLimit": 0,
-            "selector": {"matchLabels": {WORKLOAD: name}},
-            "template": {"metadata": template, "spec": pod_spec(options, restart="Always")},
-        },
+def service(name: str, options: WorkloadOptions, *about: Any) -> Manifest:
+    """One address for all pods; each client stays with one of them. `about` is for `metadata`."""
+    spec = {
+        "type": "ClusterIP",
+        "selector": {WORKLOAD: name},
+        "sessionAffinity": "ClientIP",
+        "ports": [{"name": "http", "port": options.port, "targetPort": options.port, "protocol": "TCP"}],
     }
-
-
-def service(
-    name: str, options: WorkloadOptions, labels: Mapping[str, str], expires: str, owners: Sequence[Manifest] = ()
-) -> Manifest:
-    """One address for all pods of the name; a client stays with one of them."""
-    return {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": metadata(name, options, labels, expires, owners),
-        "spec": {
-            "type": "ClusterIP",
-            "selector": {WORKLOAD: name},
-            "sessionAffinity": "ClientIP",
-            "ports": [{"name": "http", "port": options.port, "targetPort": options.port, "protocol": "TCP"}],
-        },
-    }
+    return {"apiVersion": "v1", "kind": "Service", "metadata": metadata(name, options, *about), "spec": spec}
 
 
 def metadata(
-    name: str, options: WorkloadOptions, labels: Mapping[str, str], expires: str, owners: Sequence[Manifest]
+    name: str, options: WorkloadOptions, labels: Mapping[str, str], expires: str, owners: Sequence[Manifest] = ()
 ) -> Manifest:
-    about: Manifest = {
+    described: Manifest = {
         "name": name,
         "labels": {**options.labels, **labels, WORKLOAD: name},
         "annotations": {**options.annotations, EXPIRES: expires, IMAGE: options.image},
     }
-    if owners:
-        about["ownerReferences"] = list(owners)
-    return about
+    return {**described, "ownerReferences": list(owners)} if owners else described
 
 
 def owner(manifest: Mapping[str, Any]) -> Manifest:
-    """A reference to something that exists: what carries it is removed along with it."""
+    """A reference to an existing object; objects that carry it are deleted with it."""
     return {
         "apiVersion": manifest.get("apiVersion") or "v1",
         "kind": manifest["kind"],
@@ -101,11 +80,11 @@ def pod_spec(options: WorkloadOptions, *, restart: str) -> Manifest:
         "name": CONTAINER,
         "image": options.image,
         "imagePullPolicy": options.image_pull_policy,
-        "args": None if options.command is None else list(options.command),  # Docker's word for it is another
+        "args": None if options.command is None else list(options.command),  # Docker's `command`
         "env": [{"name": name, "value": str(value)} for name, value in options.env_vars.items()],
         "ports": [{"name": "http", "containerPort": options.port, "protocol": "TCP"}],
         "resources": resources(options),
-        # A server that is busy for a moment stays in the service: three answers in a row have to be missing.
+        # Three failures in a row, so that a busy server stays in the service.
         "readinessProbe": {
             "httpGet": {"path": HEALTH, "port": options.port},
             "periodSeconds": 1,
@@ -119,7 +98,7 @@ def pod_spec(options: WorkloadOptions, *, restart: str) -> Manifest:
         "restartPolicy": restart,
         "terminationGracePeriodSeconds": grace(options),
         "automountServiceAccountToken": False,
-        "enableServiceLinks": False,  # the addresses of others' services are no business of an environment
+        "enableServiceLinks": False,  # do not tell environments about other services
         "serviceAccountName": options.service_account,
         "imagePullSecrets": [{"name": name} for name in options.image_pull_secrets],
         "nodeSelector": dict(options.node_selector),
@@ -130,12 +109,12 @@ def pod_spec(options: WorkloadOptions, *, restart: str) -> Manifest:
         ],
         "containers": [_without_empty(container)],
     }
-    merged: Manifest = laid_over(_without_empty(spec), options.extra)
-    return merged
+    found: Manifest = merged(_without_empty(spec), options.extra)
+    return found
 
 
 def grace(options: WorkloadOptions) -> int:
-    """The seconds that a pod has to end, which Kubernetes counts in whole ones."""
+    """Whole seconds between SIGTERM and SIGKILL."""
     return int(-(-options.stop_timeout // 1))
 
 
@@ -150,7 +129,7 @@ def resources(options: WorkloadOptions) -> Manifest:
 
 
 def security(options: WorkloadOptions) -> Manifest:
-    user, group = identity(options.user)
+    user, group = user_and_group(options.user)
     chosen: Manifest = {"runAsUser": user, "runAsGroup": group, "readOnlyRootFilesystem": options.read_only or None}
     if options.hardened:
         chosen["runAsNonRoot"] = user != 0
@@ -159,14 +138,14 @@ def security(options: WorkloadOptions) -> Manifest:
     return {name: value for name, value in chosen.items() if value is not None}
 
 
-def laid_over(under: Any, over: Any) -> Any:
+def merged(under: Any, over: Any) -> Any:
     """`over` wins; dicts are merged, and so are lists whose items have names."""
     if isinstance(under, Mapping) and isinstance(over, Mapping):
-        merged = {name: laid_over(value, over[name]) if name in over else value for name, value in under.items()}
-        return merged | {name: copy.deepcopy(value) for name, value in over.items() if name not in under}
+        both = {name: merged(value, over[name]) if name in over else value for name, value in under.items()}
+        return both | {name: copy.deepcopy(value) for name, value in over.items() if name not in under}
     if _is_named(under) and _is_named(over):
         named = {item["name"]: item for item in over}
-        kept = [laid_over(item, named.pop(item["name"], {})) for item in under]
+        kept = [merged(item, named.pop(item["name"], {})) for item in under]
         return kept + [copy.deepcopy(item) for item in named.values()]
     return copy.deepcopy(over)
 
@@ -184,14 +163,14 @@ def _without_empty(manifest: Manifest) -> Manifest:
 
 
 def expiry(lease: float, now: datetime | None = None) -> str:
-    """The moment at which a lease that is renewed now ends, in ISO's form."""
+    """The time at which a lease that is renewed now ends, in ISO 8601."""
     return ((now or datetime.now(UTC)) + timedelta(seconds=lease)).isoformat(timespec="seconds")
 
 
 def has_expired(about: Mapping[str, Any], now: datetime | None = None) -> bool:
-    """By the metadata of something: its owner has given no sign of life for as long as its lease is."""
+    """Whether the lease in the metadata of an object has ended."""
     try:
         until = datetime.fromisoformat((about.get("annotations") or {})[EXPIRES])
     except (KeyError, ValueError):
-        return False  # not ours to judge
+        return False  # not one of our objects
     return until.tzinfo is not None and until < (now or datetime.now(UTC))

@@ -1,4 +1,4 @@
-"""A server in a pod of a Kubernetes cluster, or several of them, reached from inside the cluster or from anywhere."""
+"""A server in a pod of a Kubernetes cluster, or several, reached from inside the cluster or through its API server."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import Any, ClassVar
 
 from envweave.core import process_identity
 from envweave.errors import ProviderError, ProviderUnreachableError, UsageError
-from envweave.providers.base import LAST_LINES, READY_TIMEOUT, Provider, health, is_stray, shown, wait_until
+from envweave.providers.base import LOG_TAIL, READY_TIMEOUT, Provider, format_log, health, is_stray, wait_until
 from envweave.providers.kubernetes import manifests
-from envweave.providers.kubernetes.cluster import ClusterError, Connection, connected
+from envweave.providers.kubernetes.cluster import ClusterClient, ClusterError, cluster_client
 from envweave.providers.kubernetes.diagnosis import (
     Trouble,
     deployment_trouble,
@@ -26,20 +26,20 @@ from envweave.providers.kubernetes.diagnosis import (
 )
 from envweave.providers.kubernetes.replicas import Replicas
 from envweave.providers.kubernetes.workload import WorkloadOptions
-from envweave.providers.started import Started
+from envweave.providers.resource import Resource
 
-_NODE_PATIENCE = 5.0
-"""Seconds after which we ask what is wrong with the node of a pod that does not begin."""
+_NODE_CHECK_AFTER = 5.0
+"""Seconds after which the node of a pod that is not ready is checked."""
+_REMOVED = Trouble("is gone: someone else removed it")
 
 
 class KubernetesProvider(Provider):
-    """One pod, or with `replicas` a deployment of several, and a service before them.
+    """One pod, or with `replicas` a deployment of several, and a service in front of them.
 
         with running(KubernetesProvider("registry.example/echo-env:1", memory="512m")) as url: ...
 
-    Options are those of `WorkloadOptions`. The cluster is the one that `kubeconfig`, `KUBECONFIG`, the account of the
-    pod that we are in, or `~/.kube/config` names, in this order. `urls` has one for each pod: a session belongs to one
-    of them, and so do its reconnects.
+    Options are those of `WorkloadOptions`. The cluster is that of `kubeconfig`, `KUBECONFIG`, the service account of
+    this pod, or `~/.kube/config`, in this order. `urls` has one URL per pod; a session stays with its pod.
     """
 
     kind: ClassVar[str] = "kubernetes"
@@ -50,7 +50,7 @@ class KubernetesProvider(Provider):
         self._finalizer: weakref.finalize[..., Any] | None = None
         self._was_ready = False
         self._waiting = False
-        self._sees_nodes = True
+        self._may_read_nodes = True
 
     def start(self, image: str = "", **options: Any) -> str:
         if self._replicas is not None:
@@ -58,14 +58,13 @@ class KubernetesProvider(Provider):
         given = {"image": image, **options} if image else options
         chosen = self.options = WorkloadOptions.chosen(given, self.options)
         chosen.check()
-        connection = Connection(chosen.kubeconfig, chosen.context)
-        name = f"envweave-{os.getpid()}-{secrets.token_hex(6)}"
-        made = self._replicas = Replicas(connection, name, chosen, os.getpid())
+        client = ClusterClient(chosen.kubeconfig, chosen.context)
+        made = self._replicas = Replicas(client, f"envweave-{os.getpid()}-{secrets.token_hex(6)}", chosen)
         self._finalizer = weakref.finalize(self, made.end)
         self._was_ready = False
         try:
             made.create()
-            if made.reach == "pod":  # its address is not known before it has one
+            if made.reach == "pod":  # its address is not known before it is scheduled
                 self._wait(lambda: "" if made.pods() and made.urls else "no pod has an address", READY_TIMEOUT)
         except BaseException:
             self.stop()
@@ -75,7 +74,7 @@ class KubernetesProvider(Provider):
 
     @property
     def name(self) -> str:
-        """What the pod or deployment, and its service, are called; empty where there are none."""
+        """Name of the pod or deployment and of its service; empty if there is none."""
         return self._replicas.name if self._replicas else ""
 
     @property
@@ -96,53 +95,50 @@ class KubernetesProvider(Provider):
 
     @property
     def urls(self) -> tuple[str, ...]:
-        """One for each pod. By `port-forward` they stay the same; those of pods are as the last `check` saw them."""
+        """One URL per pod. Those of `port-forward` stay the same; addresses of pods are as of the last `check`."""
         return self._replicas.urls if self._replicas and self.url else ()
 
-    def wait_for_ready(self, timeout: float | str = READY_TIMEOUT, timeout_s: float | None = None) -> None:
-        limit = timeout_s if timeout_s is not None else READY_TIMEOUT if isinstance(timeout, str) else timeout
-        if not self.url:
-            raise UsageError("there is no server to wait for", "call start() first")
-        self._wait(self._healthy, limit)
+    def _wait_until_healthy(self, seconds: float) -> None:
+        self._wait(self._health, seconds)
         self._was_ready = True
 
-    def _wait(self, state: Callable[[], str], seconds: float) -> None:
-        """An API server that has no time for a moment is no reason to give up."""
+    def _wait(self, problem: Callable[[], str], seconds: float) -> None:
+        """Wait, and ignore temporary failures of the API server."""
 
-        def asked() -> str:
+        def found() -> str:
             try:
-                return state()
+                return problem()
             except ClusterError as error:
-                if not error.passing:
+                if not error.temporary:
                     raise
                 return error.message
 
         self._waiting = True
         try:
-            wait_until(asked, seconds, self._go_on, self._never_healthy)
+            wait_until(found, seconds, self._check_while_waiting, self._unhealthy_error)
         finally:
             self._waiting = False
 
-    def _healthy(self) -> str:
+    def _health(self) -> str:
         made = self._started()
         pods = made.pods()
-        ready = [pod for pod in pods if is_ready(pod)]
-        if len(ready) < self.options.replicas:
-            states = ", ".join(state_of(pod) for pod in pods if not is_ready(pod)) or "there is no pod yet"
-            return f"{len(ready)} of {self.options.replicas} pods are ready ({states})"
+        unready = [state_of(pod) for pod in pods if not is_ready(pod)]
+        ready = len(pods) - len(unready)
+        if ready < self.options.replicas:
+            return f"{ready} of {self.options.replicas} pods are ready ({', '.join(unready) or 'there is no pod yet'})"
         self.url = made.url
-        wanted = dict.fromkeys((made.url, *made.urls))
-        found = next((state for state in map(health, wanted) if state), "")
-        return f"{found} ({made.forwarding_trouble})" if found and made.forwarding_trouble else found
+        problem = next((found for found in map(health, dict.fromkeys((made.url, *made.urls))) if found), "")
+        return f"{problem} ({made.forwarding_trouble})" if problem and made.forwarding_trouble else problem
 
-    def _never_healthy(self, state: str, seconds: float) -> ProviderError:
+    def _unhealthy_error(self, problem: str, seconds: float) -> ProviderError:
         made = self._started()
-        told = ""
-        with suppress(ProviderError):  # not everybody may read events
+        events = ""
+        with suppress(ProviderError):  # we may not be allowed to read events
             for pod in made.pods():
-                told += warnings(made.connection.events(pod["metadata"]["name"], made.namespace))
+                events += warnings(made.client.events(pod["metadata"]["name"], made.namespace))
+        where = f"{made.namespace}/{made.name}"
         return ProviderError(
-            f"no healthy server in {made.namespace}/{made.name} within {seconds:g} s: {state}{told}{self.last_words()}",
+            f"no healthy server in {where} within {seconds:g} s: {problem}{events}{self.formatted_log()}",
             "does it listen on all addresses and answer /health? a longer timeout may help on a busy cluster",
         )
 
@@ -152,11 +148,11 @@ class KubernetesProvider(Provider):
             pods = made.pods()
             found = self._pod_trouble(made, pods) if made.kind == "Pod" else self._deployment_trouble(made, pods)
         except ClusterError as error:
-            if error.passing and not self._waiting:
-                raise ProviderUnreachableError(error.message, error.hint) from error
-            if error.passing:
+            if not error.temporary:
+                raise
+            if self._waiting:
                 return
-            raise
+            raise ProviderUnreachableError(error.message, error.hint) from error
         if self.url and made.reach == "pod":
             self.url = made.url or self.url
         if found is None:
@@ -165,25 +161,23 @@ class KubernetesProvider(Provider):
         log = ""
         if pod:
             with suppress(ProviderError):
-                log = made.connection.log(pod, made.namespace, manifests.CONTAINER, LAST_LINES, previous=what.previous)
-        words = shown(log) if log or "exit code" in what.what else ""
-        raise ProviderError(f"the {made.kind.lower()} of {self.options.image} {what.what}{words}", what.hint)
+                log = made.client.log(pod, made.namespace, manifests.CONTAINER, LOG_TAIL, previous=what.previous)
+        shown = format_log(log) if log or "exit code" in what.what else ""
+        raise ProviderError(f"the {made.kind.lower()} of {self.options.image} {what.what}{shown}", what.hint)
 
     def _pod_trouble(self, made: Replicas, pods: list[dict[str, Any]]) -> tuple[str, Trouble] | None:
-        if not pods:
-            return "", Trouble("is gone: somebody removed it")
-        return self._trouble(made, pods[0])
+        return self._trouble(made, pods[0]) if pods else ("", _REMOVED)
 
     def _deployment_trouble(self, made: Replicas, pods: list[dict[str, Any]]) -> tuple[str, Trouble] | None:
-        """Once all were ready one that ends is replaced, which is no trouble while another is ready."""
+        """Once all pods were ready, it is enough that one is: the deployment replaces the others."""
         try:
-            deployment = made.connection.read("Deployment", made.name, made.namespace)
+            deployment = made.client.read("Deployment", made.name, made.namespace)
         except ClusterError as error:
             if error.gone:
-                return "", Trouble("is gone: somebody removed it")
+                return "", _REMOVED
             raise
         if deployment["metadata"].get("deletionTimestamp"):
-            return "", Trouble("is being deleted: somebody removed it")
+            return "", Trouble("is being deleted: someone else removed it")
         if self._was_ready and any(is_ready(pod) for pod in pods):
             return None
         if found := deployment_trouble(deployment):
@@ -193,21 +187,20 @@ class KubernetesProvider(Provider):
 
     def _trouble(self, made: Replicas, pod: dict[str, Any]) -> tuple[str, Trouble] | None:
         waited = time.monotonic() - made.began
-        name = pod["metadata"]["name"]
         found = trouble(pod, waited=waited, patience=self.options.unschedulable_after)
-        if found is None and not is_ready(pod) and waited > _NODE_PATIENCE:
+        if found is None and not is_ready(pod) and waited > _NODE_CHECK_AFTER:
             found = self._node_trouble(made, str(pod["spec"].get("nodeName") or ""))
-        return None if found is None else (name, found)
+        return None if found is None else (pod["metadata"]["name"], found)
 
     def _node_trouble(self, made: Replicas, node: str) -> Trouble | None:
-        if not node or not self._sees_nodes:
+        if not node or not self._may_read_nodes:
             return None
         try:
-            said = node_trouble(made.connection.node(node))
+            problem = node_trouble(made.client.node(node))
         except ClusterError as error:
-            self._sees_nodes = error.passing or error.gone
+            self._may_read_nodes = error.temporary or error.gone
             return Trouble(f"is lost: its node {node!r} is gone") if error.gone else None
-        return Trouble(f"is lost: its node {node!r} does not work: {said}") if said else None
+        return Trouble(f"is lost: its node {node!r} does not work: {problem}") if problem else None
 
     def logs(self, tail: int | None = None) -> str:
         made = self._replicas
@@ -215,14 +208,14 @@ class KubernetesProvider(Provider):
         with suppress(ProviderError):
             for pod in made.pods() if made is not None else ():
                 name = pod["metadata"]["name"]
-                with suppress(ProviderError):  # one that waits has no log yet
-                    texts[name] = self._started().connection.log(name, self.namespace, manifests.CONTAINER, tail)
+                with suppress(ProviderError):  # a pod that is not started has no log
+                    texts[name] = self._started().client.log(name, self.namespace, manifests.CONTAINER, tail)
         if len(texts) < 2:
             return "".join(texts.values())
         return "".join(f"{name}:\n{text}" for name, text in texts.items())
 
     def stop(self, *, wait: float = 0.0) -> None:
-        """The cluster is told and left to it; `wait` is for how many seconds to see it done, at most."""
+        """Tell the cluster to delete everything, and wait up to `wait` seconds until the pods are gone."""
         finalizer, self._finalizer = self._finalizer, None
         made, self._replicas = self._replicas, None
         self.url = ""
@@ -235,48 +228,53 @@ class KubernetesProvider(Provider):
         return self._replicas
 
 
-def found(namespace: str | None = None, kubeconfig: str | None = None, context: str | None = None) -> list[Started]:
-    """All that envweave has started in a namespace, None being one's own, or in `all`. Raises `ProviderError`."""
-    with connected(kubeconfig, context) as connection:
-        where = None if namespace == "all" else namespace or connection.namespace
-        chosen = f"envweave.owner,{manifests.WORKLOAD}"
-        deployments = connection.everything("Deployment", where, chosen)
-        pods = [pod for pod in connection.everything("Pod", where, chosen) if not _is_replica(pod)]
-    listed = [("Deployment", each) for each in deployments] + [("Pod", each) for each in pods]
-    return [_entry(kind, each, kubeconfig, context) for kind, each in listed]
+def list_workloads(
+    namespace: str | None = None, kubeconfig: str | None = None, context: str | None = None
+) -> list[Resource]:
+    """Return the workloads that envweave started. Raises `ProviderError`.
+
+    `namespace` may be `all`; None means that of the kubeconfig.
+    """
+    with cluster_client(kubeconfig, context) as client:
+        where = None if namespace == "all" else namespace or client.namespace
+        selector = f"envweave.owner,{manifests.WORKLOAD}"
+        listed = [("Deployment", each) for each in client.list_objects("Deployment", where, selector)]
+        pods = client.list_objects("Pod", where, selector)
+        listed += [("Pod", each) for each in pods if not _belongs_to_deployment(each)]
+    return [_resource(kind, each, kubeconfig, context) for kind, each in listed]
 
 
-def _entry(kind: str, thing: Mapping[str, Any], kubeconfig: str | None, context: str | None) -> Started:
-    about = thing["metadata"]
-    marked = about.get("labels") or {}
-    # A process of our own world can be looked at; of any other, only its lease tells.
-    here = marked.get("envweave.world") == process_identity.machine_id()
+def _resource(kind: str, found: Mapping[str, Any], kubeconfig: str | None, context: str | None) -> Resource:
+    about = found["metadata"]
+    marks = about.get("labels") or {}
+    # Owners on this machine can be looked up; for others only the lease counts.
+    here = marks.get("envweave.world") == process_identity.machine_id()
     name, namespace = about["name"], about["namespace"]
-    spec = thing["spec"] if kind == "Pod" else thing["spec"]["template"]["spec"]
+    spec = found["spec"] if kind == "Pod" else found["spec"]["template"]["spec"]
     port = next((each["containerPort"] for each in spec["containers"][0].get("ports") or ()), 0)
 
     def remove() -> None:
-        with connected(kubeconfig, context) as connection:
-            connection.delete("Service", name, namespace)
-            connection.delete(kind, name, namespace)
+        with cluster_client(kubeconfig, context) as client:
+            client.delete("Service", name, namespace)
+            client.delete(kind, name, namespace)
 
-    return Started.labelled(
-        marked,
-        stray=is_stray(marked) if here else manifests.has_expired(about),
+    return Resource.from_labels(
+        marks,
+        stray=is_stray(marks) if here else manifests.has_expired(about),
         where="kubernetes",
         name=f"{namespace}/{name}",
         what=str((about.get("annotations") or {}).get(manifests.IMAGE) or spec["containers"][0].get("image") or ""),
         url=f"http://{name}.{namespace}.svc:{port}" if port else "",
-        state=state_of(thing) if kind == "Pod" else _counted(thing),
+        state=state_of(found) if kind == "Pod" else _ready_count(found),
         since=about["creationTimestamp"],
         remove=remove,
     )
 
 
-def _is_replica(pod: Mapping[str, Any]) -> bool:
+def _belongs_to_deployment(pod: Mapping[str, Any]) -> bool:
     return any(each.get("kind") == "ReplicaSet" for each in pod["metadata"].get("ownerReferences") or ())
 
 
-def _counted(deployment: Mapping[str, Any]) -> str:
+def _ready_count(deployment: Mapping[str, Any]) -> str:
     status = deployment.get("status") or {}
     return f"{status.get('readyReplicas') or 0} of {deployment['spec'].get('replicas') or 0} ready"

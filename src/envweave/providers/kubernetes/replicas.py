@@ -1,81 +1,85 @@
-"""One start on a cluster: what it has made there, how it is reached, and how it ends."""
+"""The objects of one start on a cluster: created, reached and deleted together."""
 
 from __future__ import annotations
 
 import atexit
 import functools
+import os
 import socket
 import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from envweave.core.threads import run_in_thread
 from envweave.errors import ProviderError
-from envweave.providers.base import in_owner, labels
+from envweave.providers.base import labels
 from envweave.providers.kubernetes import manifests
-from envweave.providers.kubernetes.cluster import ClusterError, Connection, connected
+from envweave.providers.kubernetes.cluster import ClusterClient, ClusterError, cluster_client
 from envweave.providers.kubernetes.diagnosis import is_ready
-from envweave.providers.kubernetes.forwarding import Forward
-from envweave.providers.kubernetes.heartbeat import Heartbeat
+from envweave.providers.kubernetes.port_forward import PortForward
 from envweave.providers.kubernetes.workload import WorkloadOptions
 
-_BEATS = 4
-"""Signs of life in the time of one lease."""
+if TYPE_CHECKING:
+    from websockets.asyncio.client import ClientConnection
+
+_RENEWALS = 4
+"""Renewals in the time of one lease; after a failure the next one comes four times as soon."""
 _TRIES, _PAUSE = 3, 0.5
-"""How often, and after how many seconds, something is deleted again while the API server has no time."""
+"""How often a delete is tried while the API server is busy, and seconds between two tries."""
 _GONE_PAUSE = 0.2
-_OWED: set[Replicas] = set()
-"""What was to be removed when the API server did not answer."""
+_UNDELETED: set[Replicas] = set()
+"""Starts whose API server did not answer when they were to be deleted."""
 
 
 class Replicas:
-    """A pod or a deployment, and its service. Its names are known before anything is created.
+    """A pod or a deployment, and its service. Their name is known before anything is created.
 
-    It knows nothing of the provider that holds it, so that it can be ended when that is dropped.
+    It has no reference to the provider, so that the provider's finalizer can end it.
     """
 
-    def __init__(self, connection: Connection, name: str, options: WorkloadOptions, pid: int) -> None:
-        self.connection = connection
+    def __init__(self, client: ClusterClient, name: str, options: WorkloadOptions) -> None:
+        self.client = client
         self.name = name
         self.options = options
-        self.namespace = options.namespace or connection.namespace
+        self.namespace = options.namespace or client.namespace
         self.kind = "Pod" if options.replicas == 1 else "Deployment"
-        here = "service" if connection.inside else "port-forward"
-        self.reach = here if options.reach == "auto" else options.reach
+        default = "service" if client.inside else "port-forward"
+        self.reach = default if options.reach == "auto" else options.reach
         self.began = time.monotonic()
-        self._pid = pid
-        self._ours = True
-        self._places = [""] * options.replicas
+        self._pid = os.getpid()
+        self._created_by_us = True
+        self._pods = [""] * options.replicas
+        """The name of the pod behind each URL."""
         self._addresses: dict[str, str] = {}
         self._lock = threading.Lock()
-        self._forwards: list[Forward] = []
-        self._heartbeat: Heartbeat | None = None
+        self._forwards: list[PortForward] = []
+        self._ended = threading.Event()
 
     def create(self) -> None:
-        """Raises `ProviderError`; then some of it may be there, which `end` removes."""
-        make_up()
+        """Raises `ProviderError`; then some objects may exist, which `end` deletes."""
+        delete_undeleted()
         make = manifests.pod if self.kind == "Pod" else manifests.deployment
         expires = manifests.expiry(self.options.lease)
-        owners = _own_pod(self.connection, self.namespace)
+        owners = _own_pod(self.client, self.namespace)
         try:
-            root = self.connection.create(make(self.name, self.options, labels(), expires, owners), self.namespace)
+            root = self.client.create(make(self.name, self.options, labels(), expires, owners), self.namespace)
         except ClusterError as error:
-            self._ours = not error.taken
+            self._created_by_us = not error.taken
             raise
-        belongs = [manifests.owner(root)]
-        front = manifests.service(self.name, self.options, labels(), expires, belongs)
-        self.connection.create(front, self.namespace)
+        service = manifests.service(self.name, self.options, labels(), expires, [manifests.owner(root)])
+        self.client.create(service, self.namespace)
         if self.reach == "port-forward":
-            for place in range(self.options.replicas):
-                self._forwards.append(Forward(functools.partial(self._dial, place)))
-        self._heartbeat = Heartbeat(self._renew, self.options.lease / _BEATS)
+            for index in range(self.options.replicas):
+                self._forwards.append(PortForward(functools.partial(self._open_port, index)))
+        threading.Thread(target=self._renew_lease, name="envweave-lease", daemon=True).start()
 
     def pods(self) -> list[dict[str, Any]]:
-        """As they are now, oldest first; sessions find their way by what is seen here."""
-        found = self.connection.everything("Pod", self.namespace, f"{manifests.WORKLOAD}={self.name}")
+        """Return the pods, oldest first, and update the pod behind each URL."""
+        found = self.client.list_objects("Pod", self.namespace, f"{manifests.WORKLOAD}={self.name}")
         found.sort(key=lambda pod: (pod["metadata"]["creationTimestamp"], pod["metadata"]["name"]))
-        self._place(found)
+        self._assign(found)
         return found
 
     @property
@@ -88,13 +92,13 @@ class Replicas:
 
     @property
     def urls(self) -> tuple[str, ...]:
-        """One for each pod. Those of `port-forward` stay, those of pods are as they were when last looked at."""
+        """One for each pod. Those of port-forwards stay the same; addresses of pods are as of the last `pods`."""
         if self._forwards:
             return tuple(f"http://127.0.0.1:{forward.port}" for forward in self._forwards)
         if self.reach == "service" and self.options.replicas == 1:
             return (self.service_url,)
         with self._lock:
-            known = [address for place in self._places if (address := self._addresses.get(place))]
+            known = [address for pod in self._pods if (address := self._addresses.get(pod))]
         port = self.options.port
         return tuple(f"http://[{each}]:{port}" if ":" in each else f"http://{each}:{port}" for each in known)
 
@@ -103,31 +107,29 @@ class Replicas:
         return next((forward.trouble for forward in self._forwards if forward.trouble), "")
 
     def end(self, wait: float = 0.0) -> None:
-        """Where the API server does not answer, it is done with our next start, or at exit."""
-        if not in_owner(self._pid):
+        """Delete everything; if the API server does not answer, with the next start or at exit."""
+        if os.getpid() != self._pid:  # a forked copy does not own it
             return
-        if self._heartbeat is not None:
-            self._heartbeat.stop()
+        self._ended.set()
         for forward in self._forwards:
             forward.close()
         try:
-            if self._ours:
+            if self._created_by_us:
                 self._delete(self.kind, manifests.grace(self.options) if self.kind == "Pod" else None)
-                self._delete("Service", None)  # it would go by itself, but later
+                self._delete("Service", None)  # the cluster would do it too, but later
                 self._wait_until_gone(wait)
         except ProviderError:
-            _OWED.add(self)
+            _UNDELETED.add(self)
         finally:
-            self.connection.close()
+            self.client.close()
 
     def _delete(self, kind: str, grace: int | None) -> None:
-        for tries in range(_TRIES):
+        for attempt in range(1, _TRIES + 1):
             try:
-                self.connection.delete(kind, self.name, self.namespace, grace)
+                self.client.delete(kind, self.name, self.namespace, grace)
                 return
             except ClusterError as error:
-                # Without an answer there is a wait in every try, and nobody there to hear us.
-                if not error.passing or error.status is None or tries == _TRIES - 1:
+                if not error.temporary or error.status is None or attempt == _TRIES:  # no status: it has timed out
                     raise
                 time.sleep(_PAUSE)
 
@@ -136,63 +138,68 @@ class Replicas:
         while time.monotonic() < end and self.pods():
             time.sleep(_GONE_PAUSE)
 
-    def _renew(self) -> None:
-        expires = manifests.expiry(self.options.lease)
-        self.connection.annotate(self.kind, self.name, self.namespace, {manifests.EXPIRES: expires})
+    def _renew_lease(self) -> None:
+        every = pause = self.options.lease / _RENEWALS
+        while not self._ended.wait(pause):
+            try:
+                expires = {manifests.EXPIRES: manifests.expiry(self.options.lease)}
+                self.client.annotate(self.kind, self.name, self.namespace, expires)
+                pause = every
+            except Exception:  # whatever it is, the next renewal may succeed
+                pause = every / _RENEWALS
 
-    def _place(self, pods: Sequence[dict[str, Any]]) -> None:
-        """Each place has its pod until that is gone; then it gets one that is ready and that no other place has."""
+    def _assign(self, pods: Sequence[dict[str, Any]]) -> None:
+        """Keep the pod of each URL while it lives; then assign one that is ready and has no URL yet."""
         alive = {
             pod["metadata"]["name"]: pod
             for pod in pods
             if not pod["metadata"].get("deletionTimestamp")
             and pod["status"].get("phase") not in ("Failed", "Succeeded")
         }
+        single = self.options.replicas == 1  # its name is known before it is ready
         with self._lock:
-            kept = [place if place in alive else "" for place in self._places]
-            free = iter([name for name, pod in alive.items() if name not in kept and is_ready(pod)])
-            if self.options.replicas == 1:  # its name is known, ready or not
-                free = iter(name for name in alive if name not in kept)
-            self._places = [place or next(free, "") for place in kept]
+            kept = [pod if pod in alive else "" for pod in self._pods]
+            free = (name for name, pod in alive.items() if name not in kept and (single or is_ready(pod)))
+            self._pods = [pod or next(free, "") for pod in kept]
             self._addresses = {name: pod["status"].get("podIP", "") for name, pod in alive.items()}
 
-    def _dial(self, place: int) -> socket.socket:
-        """A connection to the pod of that place, and to no other while that lives."""
+    async def _open_port(self, index: int) -> ClientConnection:
+        """Connect to the pod behind a URL. Another pod takes its place only if it is gone."""
         if self.kind == "Pod":
-            return self.connection.dial(self.name, self.namespace, self.options.port)
-        name = self._places[place]
+            return await self.client.open_port(self.name, self.namespace, self.options.port)
+        name = self._pods[index]
         if name:
             try:
-                return self.connection.dial(name, self.namespace, self.options.port)
+                return await self.client.open_port(name, self.namespace, self.options.port)
             except ClusterError:
-                self.pods()
-                if self._places[place] in ("", name):
+                await run_in_thread(self.pods)
+                if self._pods[index] in ("", name):
                     raise
         else:
-            self.pods()
-        if not self._places[place]:
+            await run_in_thread(self.pods)
+        if not self._pods[index]:
             raise ProviderError("its pod is gone, and the next one is not ready yet")
-        return self.connection.dial(self._places[place], self.namespace, self.options.port)
+        return await self.client.open_port(self._pods[index], self.namespace, self.options.port)
 
 
 @atexit.register
-def make_up() -> None:
-    """Remove what should be gone already, where the API server answers again."""
-    for owed in list(_OWED):
-        with suppress(ProviderError), connected(owed.options.kubeconfig, owed.options.context) as connection:
-            connection.delete(owed.kind, owed.name, owed.namespace)
-            connection.delete("Service", owed.name, owed.namespace)
-            _OWED.discard(owed)
+def delete_undeleted() -> None:
+    """Delete what could not be deleted earlier."""
+    for pending in list(_UNDELETED):
+        with suppress(ProviderError), cluster_client(pending.options.kubeconfig, pending.options.context) as client:
+            client.delete(pending.kind, pending.name, pending.namespace)
+            client.delete("Service", pending.name, pending.namespace)
+            _UNDELETED.discard(pending)
 
 
-def _own_pod(connection: Connection, namespace: str) -> list[manifests.Manifest]:
-    """A reference to the pod that we are in: what it has started goes with it. Empty if we are in none there."""
-    if not connection.inside or namespace != connection.namespace:
+def _own_pod(client: ClusterClient, namespace: str) -> list[manifests.Manifest]:
+    """Return a reference to the pod that this process runs in, so that its objects are deleted with it."""
+    if not client.inside or namespace != client.namespace:
         return []
     with suppress(ClusterError, OSError):
-        found = connection.read("Pod", socket.gethostname(), namespace)
+        found = client.read("Pod", socket.gethostname(), namespace)
         ours = {each[4][0] for each in socket.getaddrinfo(socket.gethostname(), None)}
         address = (found.get("status") or {}).get("podIP")
-        if not address or address in ours:  # that of a pod that has just begun is not known there yet
+        if not address or address in ours:  # a pod that has just started may have no address yet
             return [manifests.owner({"kind": "Pod", "apiVersion": "v1", **found})]
     return []

@@ -502,7 +502,7 @@ def test_defaults_come_from_the_variables_of_openenv(monkeypatch):
         assert (env.state().context, env.state().task_prompt) == ("given", "do")
         env.reset(context="", task_prompt="", max_iterations=1)
         assert (env.state().context, env.state().task_prompt, env.state().max_iterations) == ("", "", 1)
-        with pytest.raises(UsageError, match="max_iterations is 3, and the most here is 2"):
+        with pytest.raises(UsageError, match="max_iterations is 3, and the maximum here is 2"):
             env.reset(max_iterations=3)
 
 

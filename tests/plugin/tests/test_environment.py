@@ -1,6 +1,6 @@
-from envweave.testing.suites import EnvironmentSuite
-
 from envweave_plugin_demo import Coin
+
+from envweave.testing.suites import EnvironmentSuite
 
 
 class TestCoin(EnvironmentSuite):

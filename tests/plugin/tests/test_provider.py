@@ -1,7 +1,7 @@
 import pytest
-from envweave.testing.suites import ProviderSuite
-
 from envweave_plugin_demo.provider import NiceProvider
+
+from envweave.testing.suites import ProviderSuite
 
 
 class TestNice(ProviderSuite):

@@ -1,7 +1,7 @@
 import pytest
-from envweave.testing.suites import BoundarySuite
-
 from envweave_plugin_demo.sandbox import quick_sandbox
+
+from envweave.testing.suites import BoundarySuite
 
 
 class TestQuick(BoundarySuite):

@@ -1,7 +1,7 @@
 import pytest
-from envweave.testing.suites import TransportSuite
-
 from envweave_plugin_demo.transport import connect
+
+from envweave.testing.suites import TransportSuite
 
 
 class TestPickled(TransportSuite):

@@ -1,7 +1,7 @@
 import pytest
-from envweave.testing.suites import ExecutorSuite
-
 from envweave_plugin_demo.vector import make_vector
+
+from envweave.testing.suites import ExecutorSuite
 
 
 class TestPool(ExecutorSuite):

@@ -7,7 +7,6 @@ from types import MappingProxyType
 import envweave as ew
 
 
-
 def read_only(mapping):
     return MappingProxyType(mapping)
 

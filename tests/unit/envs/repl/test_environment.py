@@ -498,7 +498,7 @@ def test_defaults_come_from_the_variables_of_openenv(monkeypatch):
         seen = env.reset().observation
         assert (seen.max_iterations, seen.context_preview) == (2, "giv")
         assert result_of(env.execute("print('123456789')")).stdout.startswith("12345\n…")
-        assert result_of(env.execute("rlm_query('x')")).stderr.endswith(" may\n"), "as many as it may"
+        assert result_of(env.execute("rlm_query('x')")).stderr.endswith("uery\n"), "used up its REPLs for rlm_query"
         assert (env.state().context, env.state().task_prompt) == ("given", "do")
         env.reset(context="", task_prompt="", max_iterations=1)
         assert (env.state().context, env.state().task_prompt, env.state().max_iterations) == ("", "", 1)

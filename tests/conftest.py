@@ -33,9 +33,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if " at 0x" in item.nodeid:
             raise pytest.UsageError(f"{item.nodeid}: choose `ids` without the address of an object")
         parameters = item.callspec.params if hasattr(item, "callspec") else {}
-        if "docker_engine" in getattr(item, "fixturenames", ()) or "docker" in map(str, parameters.values()):
+        if "docker_engine" in getattr(item, "fixturenames", ()) or _names_docker(parameters):
             second = "images" in item.path.name or "sandbox" in item.path.name
             item.add_marker(pytest.mark.xdist_group("docker 2" if second else "docker 1"))
+
+
+def _names_docker(parameters: dict[str, object]) -> bool:
+    return any(isinstance(value, str) and value == "docker" for value in parameters.values())
 
 
 @pytest.fixture(scope="session")

@@ -87,6 +87,14 @@ class TestNamespace(Reported, SandboxSuite):
     def make_sandbox(self) -> Make:
         return available("namespace", partial(Sandbox, isolation="namespace"))
 
+    def test_a_repr_that_ends_the_process_undoes_the_run_where_that_is_the_policy(self, make: Make) -> None:
+        with make(after_kill="rollback").start() as session:
+            session.run("x = 1")
+            bad = "class Bad:\n    def __repr__(self):\n        import os\n        os._exit(1)\nx = Bad()\n5"
+            result, found = session.run_and_inspect(bad)
+            assert (result.return_value, result.state, found) == (5, "rolled_back", None)
+            assert session.run("x").return_value == 1
+
 
 class TestLandlock(Reported):
     isolation = "landlock"

@@ -304,13 +304,13 @@ def test_children_play_repls_of_their_own(env, mind, asked):
 def test_children_are_bounded_in_depth_number_and_turns(place, mind, asked):
     mind.plays = {"down": block("FINAL(rlm_query(context))"), "on": block("1")}
     with place() as env:
-        with pytest.raises(UsageError, match="rlm_max_depth is 3, and the most here is 2"):
+        with pytest.raises(UsageError, match="rlm_max_depth is 3, and the maximum here is 2"):
             env.reset(hf_token=TOKEN, rlm_max_depth=3)
         env.reset(hf_token=TOKEN)
         assert said(env.execute("print(rlm_query('down'))")) == "you said down\n"
         assert len(asked()) == 2, "one REPL, and a plain question from it"
         env.reset(hf_token=TOKEN, rlm_max_iterations=3)
-        assert "came to no answer: truncated" in error(env.execute("rlm_query('on')"))
+        assert "gave no answer: truncated" in error(env.execute("rlm_query('on')"))
         assert len(asked()) == 5
         env.reset(hf_token=TOKEN, rlm_max_iterations=1)
         answers = "[answer.split(':')[-1] for answer in rlm_query_batched(['on'] * 70)]"

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from envweave.errors import UnavailableError
-from envweave.tools.mcp.needed import need_mcp
+from envweave.tools.mcp.requirement import require_mcp
 from support.need import need
 
 HERE = Path(__file__).parent
 
 try:
-    need_mcp()
+    require_mcp()
     collect_ignore_glob = []
 except UnavailableError:
     collect_ignore_glob = ["test_[!h]*.py"]  # `test_here` says so

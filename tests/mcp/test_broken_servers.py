@@ -36,11 +36,11 @@ def pid_of(registry):
 @pytest.mark.parametrize(
     ("mode", "kind", "message", "timeout"),
     [
-        ("dies", "server_gone", "the server is gone, it last said: a last word, and a token: ***", 30.0),
+        ("dies", "server_gone", "the server is gone; its last output: a last word, and a token: ***", 30.0),
         ("silent", "timeout", "no answer within 0.5 s", 0.5),
         ("stranger", "timeout", "no answer within 0.5 s", 0.5),
-        ("garbage", "bad_answer", "the server sent what is no message, and no answer", 0.5),
-        ("nonsense", "bad_answer", "the answer has no meaning: content: input should be a valid list", 30.0),
+        ("garbage", "bad_answer", "the server sent something that is not a message, and no answer", 0.5),
+        ("nonsense", "bad_answer", "the answer is not valid: content: input should be a valid list", 30.0),
         ("error", "failed", "no, with ***", 30.0),
     ],
 )

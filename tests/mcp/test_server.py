@@ -23,7 +23,7 @@ from envweave.server.official import manager_for
 from envweave.testing.serving import running_server
 from envweave.tools import ToolError
 from envweave.tools.mcp import connect_mcp
-from envweave.tools.mcp.needed import need_mcp
+from envweave.tools.mcp.requirement import require_mcp
 
 HERE = Path(__file__).parent
 SPEAKS = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
@@ -260,7 +260,7 @@ async def called_here(app):
 
 def test_the_package_is_looked_for_once_and_loaded_beside_the_loop(monkeypatch):
     looks, threads = [], []
-    monkeypatch.setattr(streamable, "need_mcp", lambda: looks.append(need_mcp()))
+    monkeypatch.setattr(streamable, "require_mcp", lambda: looks.append(require_mcp()))
 
     def made(sessions):
         threads.append(threading.get_ident())

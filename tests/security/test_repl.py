@@ -240,7 +240,7 @@ def test_nothing_that_can_be_kept_of_an_environment_has_the_token(model, caplog)
         env.reset(hf_token=TOKEN)
         env.execute("llm_query('hi')")
         snapshot = env.snapshot()
-        inner = env._handle.unwrapped
+        inner = env.unwrapped
         assert isinstance(inner, REPLEnvironment)
         assert not leaks(repr(snapshot) + repr(env) + repr(vars(inner)) + repr(vars(inner._llm)) + caplog.text)
         for each in (snapshot, inner, inner._llm):
@@ -248,7 +248,7 @@ def test_nothing_that_can_be_kept_of_an_environment_has_the_token(model, caplog)
                 pickle.dumps(each)
         with env.fork() as twin:
             twin.execute("print(llm_query('hi'))")
-            assert not leaks(repr(vars(twin._handle.unwrapped)))
+            assert not leaks(repr(vars(twin.unwrapped)))
 
 
 def test_the_token_of_one_episode_is_not_used_in_the_next(model):
@@ -363,6 +363,23 @@ def test_code_that_does_not_end_in_what_we_ask_of_it_is_stopped():
             assert not step.done
             assert "context" in step.observation.available_variables
         assert env.execute("FINAL(1)").done
+
+
+@pytest.mark.parametrize("body", ["import os; os._exit(0)", "import os; os.kill(os.getpid(), 9)", "while True: pass"])
+@pytest.mark.parametrize("place", ["x = A()", "answer = A()"])
+def test_what_a_repr_does_afterwards_does_not_take_an_answer_away(body, place):
+    with REPLEnv(limits=Limits(wall=0.5)) as env:
+        env.reset(expected_answer="42")
+        step = env.execute(f"class A:\n    def __repr__(self):\n        {body}\n{place}\nprint('said')\nFINAL(42)")
+        assert (step.done, step.reward, step.info["final_answer"]) == (True, 1.0, "42")
+        assert step.observation.result.success
+        assert step.observation.result.stdout.startswith("said\n")
+
+
+def test_an_answer_that_a_repr_gives_after_the_run_is_none(env):
+    step = env.execute("class A:\n    def __repr__(self): return FINAL(3)\nx = A()")
+    assert not step.done
+    assert env.execute("FINAL(4)").info["final_answer"] == "4"
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
-"""What environments have in common whose actions are code: live Python that branches, and a reward from outside.
+"""The base of environments whose actions are code: a Python interpreter that can be forked, and a transform.
 
-A subclass has `reset`, `step` and `state`, keeps what it knows of an episode in `_episode`, and gives the functions
-that the code may call.
+A subclass has `reset`, `step` and `state`, keeps its data on the episode in `_episode`, and may override `_functions`.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from envweave.sandbox import ExecutionResult
 from envweave.types import Action, Observation
 
 EXAMPLES = ("x = random.random()", "print(x)", "x * 2", "[len(word) for word in 'a bc def'.split()]", "1 / 0", "def")
-"""Code that a random policy tries."""
+"""Code for a random policy."""
 
 ActT = TypeVar("ActT")
 ObsT = TypeVar("ObsT", bound=Observation)
@@ -35,8 +34,8 @@ class CodeAction(Action):
 
 
 @dataclass(frozen=True)
-class Moment:
-    """A snapshot: the live Python, and what the environment knew of the episode."""
+class CodeSnapshot:
+    """The interpreter and the environment's data on the episode."""
 
     python: ParkedSession
     episode: Any
@@ -45,7 +44,7 @@ class Moment:
 
 
 class CodeEnvironment(Environment[ActT, ObsT]):
-    """Sync, one call at a time. What is dropped without `close` is closed soon after."""
+    """Sync, one call at a time. Closed soon after it is garbage-collected, if not before."""
 
     applies_transform: ClassVar[bool] = True
     OPERATOR_OPTIONS: ClassVar[frozenset[str]] = frozenset({"limits", "modules", "sandbox"})
@@ -55,13 +54,13 @@ class CodeEnvironment(Environment[ActT, ObsT]):
         self.transform = transform
         self._python = python
         self._episode = episode
-        """A dataclass that is replaced, never changed in place."""
+        """A dataclass that is never changed in place."""
         self._is_over = False
         self._paid: Mapping[str, Any] = {}
         """What style has earned in this episode, for the transform."""
 
     def _functions(self) -> dict[str, Callable[..., Any]]:
-        """The functions on this side that the code calls by name."""
+        """The functions outside of the sandbox that the code can call, by name."""
         return {}
 
     def _begin_episode(self, episode: Any) -> None:
@@ -80,17 +79,17 @@ class CodeEnvironment(Environment[ActT, ObsT]):
         return seen
 
     def _ran(self, action: CodeAction) -> ExecutionResult:
-        """Run the code of a step, and count it: for those whose `_episode` has `step_count` and `last_exit_code`."""
+        """Run the code of a step. `_episode` must have `step_count` and `last_exit_code`, which are updated."""
         self._check_running()
         result = self._python.run(_code_of(action))
         count = self._episode.step_count + 1
         self._episode = replace(self._episode, step_count=count, last_exit_code=result.exit_code)
         return result
 
-    def snapshot(self) -> Moment:
-        return Moment(self._python.snapshot(), self._episode, self._is_over, self._paid)
+    def snapshot(self) -> CodeSnapshot:
+        return CodeSnapshot(self._python.snapshot(), self._episode, self._is_over, self._paid)
 
-    def restore(self, snapshot: Moment) -> None:
+    def restore(self, snapshot: CodeSnapshot) -> None:
         self._python.resume(snapshot.python, self._functions())
         self._episode, self._is_over, self._paid = snapshot.episode, snapshot.is_over, snapshot.paid
 
@@ -98,12 +97,12 @@ class CodeEnvironment(Environment[ActT, ObsT]):
         """A second environment at the same point of the same episode, with the same live Python."""
         twin = object.__new__(type(self))
         twin.__dict__.update(self.__dict__)
-        twin._part_from(self)
+        twin._detach_from(self)
         twin._python = self._python.fork(twin._functions())
         return twin
 
-    def _part_from(self, original: Self) -> None:
-        """In a copy: have of one's own what the two must not share."""
+    def _detach_from(self, original: Self) -> None:
+        """In a copy: replace what the two must not share."""
 
     def __reduce__(self) -> Any:
         raise TypeError("live Python cannot leave its process")

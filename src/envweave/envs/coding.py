@@ -1,4 +1,4 @@
-"""Write Python, see what it prints: the coding environment, and the client for one that runs on a server."""
+"""The coding environment, where actions are Python code, and its client."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ __all__ = ["CodeAction", "CodeObservation", "CodeState", "CodingEnv", "CodingEnv
 
 @dataclass
 class CodeObservation(Observation):
-    """What the code printed, the value of its last expression as the last line, and how it ended."""
+    """The output of the code, with the value of its last expression as the last line."""
 
     stdout: str = ""
     stderr: str = ""
-    """With the traceback, if it raised something."""
+    """With the traceback, if the code raised."""
     exit_code: int = 0
-    """0, or 1 after an exception, or as a shell has it."""
+    """0, 1 after an exception, or the code of `sys.exit`."""
 
 
 @dataclass
 class CodeState(State):
-    """Where an episode stands."""
+    """The state of an episode."""
 
     last_exit_code: int = 0
 
@@ -42,7 +42,7 @@ class CodingEnvironment(CodeEnvironment[CodeAction, CodeObservation]):
 
     The reward is `transform`'s. The default is `create_safe_env_transform`: -1 for code that uses dangerous functions,
     -0.2 for code that does not parse, +0.1 for short code, once in an episode. With None, steps are not scored.
-    `modules`, `limits` and `sandbox` say what is imported beforehand and how the code is isolated.
+    `modules` are imported beforehand; `limits` and `sandbox` configure the isolation.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class CodingEnvironment(CodeEnvironment[CodeAction, CodeObservation]):
     ) -> None:
         if isinstance(transform, str):
             if transform != "safe":
-                raise UsageError(f"there is no transform {transform!r}", "it is 'safe', None, or a callable")
+                raise UsageError(f"there is no transform {transform!r}", "pass 'safe', None, or a callable")
             transform = create_safe_env_transform()
         super().__init__(Interpreter(limits=limits, modules=modules, sandbox=sandbox), transform, CodeState())
 

@@ -17,7 +17,7 @@ class Increment(Action):
 
 @dataclass
 class Count(Observation):
-    """What the counter shows."""
+    """The value of the counter."""
 
     value: int
 

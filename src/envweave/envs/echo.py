@@ -1,4 +1,4 @@
-"""Say something and hear it back: the environment that servers and clients are tried with."""
+"""Returns each message: an environment for trying out servers and clients."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ class EchoAction(Action):
 
 @dataclass
 class EchoObservation(Observation):
-    """What came back."""
+    """The message and its length."""
 
     echoed_message: str
     message_length: int
 
 
 class EchoEnvironment(Environment[EchoAction, EchoObservation]):
-    """Gives each message back, with a tenth of its length as the reward. It never ends."""
+    """Returns each message; the reward is a tenth of its length. The episode never ends."""
 
     _steps = 0
 

@@ -1,4 +1,4 @@
-"""One episode's live Python: a session, the sandbox that it lives in, and what it began with."""
+"""The session of one episode, its sandbox, and the prelude that it began with."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ C = TypeVar("C", bound=Closable)
 
 @dataclass(frozen=True)
 class Prelude:
-    """What a fresh interpreter has before the agent's first line: in a new episode, and again after a kill."""
+    """Run in a fresh interpreter before the agent's code: in a new episode, and again after a kill."""
 
     definitions: str = ""
-    """Code of the environment's own."""
+    """Code of the environment."""
     values: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class ParkedSession:
-    """A snapshot of a session, and what is needed to continue it. Closed when nothing refers to it any more."""
+    """A snapshot of a session, and what is needed to continue it. Closed when it is garbage-collected."""
 
     sandbox: Share[Sandbox]
     snapshot: Share[Snapshot]
@@ -35,9 +35,9 @@ class ParkedSession:
     names: frozenset[str]
 
     def start(self, tools: Functions | None) -> EpisodeSession:
-        """A session that continues from here; `tools` replace those that it had under the same names."""
-        sandbox, share = share_in(self.sandbox, lambda: self.snapshot.thing.start(tools=_known(tools, self.names)))
-        return EpisodeSession(sandbox, share, self.prelude, self.names, share.thing.births)
+        """A session that continues from the snapshot. `tools` replace those of the same names."""
+        sandbox, share = share_in(self.sandbox, lambda: self.snapshot.resource.start(tools=_known(tools, self.names)))
+        return EpisodeSession(sandbox, share, self.prelude, self.names, share.resource.births)
 
     def __reduce__(self) -> Any:
         raise TypeError("live Python cannot leave its process")
@@ -51,13 +51,13 @@ class EpisodeSession:
     share: Share[Session]
     prelude: Prelude
     names: frozenset[str]
-    """Of the tools that its code knows."""
+    """The names of the tools that its code knows."""
     births: int = 0
-    """The interpreter of the session, counted from 1, for which the prelude has run; 0 for none."""
+    """The number of the interpreter, from 1, in which the prelude has run; 0 for none."""
 
     @property
     def session(self) -> Session:
-        return self.share.thing
+        return self.share.resource
 
     def run_prelude(self) -> None:
         """Run the prelude unless the current interpreter of the session has it."""
@@ -79,7 +79,7 @@ class EpisodeSession:
             raise
 
     def fork(self, tools: Functions | None) -> EpisodeSession:
-        """A session with the same live state; `tools` replace those that its code knows by the same names."""
+        """A session with the same live state. `tools` replace those of the same names."""
         sandbox, share = share_in(self.sandbox, lambda: self.session.fork(tools=_known(tools, self.names)))
         return replace(self, sandbox=sandbox, share=share)
 
@@ -88,18 +88,18 @@ class EpisodeSession:
 
     def end(self) -> None:
         """Safe to call twice."""
-        with ExitStack() as ends:  # a session that does not end well does not keep its sandbox from ending
-            ends.callback(self.sandbox.leave)
-            ends.callback(self.share.leave)
+        with ExitStack() as ends:  # the sandbox is released even if closing the session fails
+            ends.callback(self.sandbox.release)
+            ends.callback(self.share.release)
 
 
 def share_in(sandbox: Share[Sandbox], make: Callable[[], C]) -> tuple[Share[Sandbox], Share[C]]:
-    """Make something in a sandbox. Returns it with a share in the sandbox, which is taken first."""
+    """Make a session or a snapshot. Returns it with a share in its sandbox, which is taken first."""
     own = sandbox.again()
     try:
         return own, Share.new(make())
     except BaseException:
-        own.leave()
+        own.release()
         raise
 
 
@@ -112,10 +112,10 @@ def _put(session: Session, name: str, value: Any) -> None:
         size = f" of length {len(value)}" if isinstance(value, Sized) else ""
         raise SandboxError(
             f"{name}, a {type(value).__name__}{size}, does not fit into the memory of the session",
-            "give it more: limits={'memory_bytes': …}",
+            "raise the limit: limits={'memory_bytes': …}",
         ) from error
 
 
 def _known(tools: Functions | None, names: frozenset[str]) -> Functions:
-    """The tools that the code knows by name; others were added later and are for the next episode."""
+    """The tools that the code knows; others were added later and are for the next episode."""
     return {name: tool for name, tool in (tools or {}).items() if name in names}

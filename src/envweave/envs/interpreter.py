@@ -1,13 +1,13 @@
-"""The Python that an agent writes into: a fresh session of the sandbox for each episode.
+"""The Python interpreter of an environment: a fresh session of the sandbox for each episode.
 
-Environments that hold code in the same way share one sandbox, so that a session can be forked into another
-environment. The sandbox ends with the last environment or snapshot that uses it.
+Environments with the same sandbox options share one sandbox, so that a session can be forked into another environment.
+The sandbox is closed with the last environment or snapshot that uses it.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from copy import copy
 from dataclasses import fields
 from typing import Any
@@ -16,14 +16,14 @@ from envweave.core.suggest import nearest
 from envweave.envs.episode_session import EpisodeSession, Functions, ParkedSession, Prelude, share_in
 from envweave.envs.shared import Share
 from envweave.errors import ClosedError, ResetNeededError, UsageError
-from envweave.sandbox import ExecutionResult, Limits, Sandbox, Session
+from envweave.sandbox import ExecutionResult, Inspection, Limits, Sandbox, Session
 from envweave.sandbox.core import UNSET
 
 MODULES = (
     "collections", "datetime", "decimal", "fractions", "functools", "itertools", "json", "math", "operator", "random",
     "re", "statistics", "string", "time",
 )  # fmt: skip
-"""What is imported before the first line of code."""
+"""Imported before the agent's code runs."""
 
 _SEEDED = """
 __import__("random").seed({seed})
@@ -33,7 +33,7 @@ if "numpy" in __import__("sys").modules:
 
 
 class Interpreter:
-    """For one environment, one call at a time. `begin` starts an episode, `close` gives everything back."""
+    """For one environment, one call at a time. `begin` starts an episode, `close` releases everything."""
 
     def __init__(
         self,
@@ -42,17 +42,17 @@ class Interpreter:
         modules: Iterable[str] = MODULES,
         sandbox: Mapping[str, Any] | None = None,
     ) -> None:
-        """`modules` are imported before the code begins; `sandbox` has options of `Sandbox`, its walls above all."""
+        """`modules` are imported before the agent's code runs; `sandbox` has options of `Sandbox`."""
         self._modules = _names(modules)
         if sandbox is not None and not isinstance(sandbox, Mapping):
-            raise UsageError(f"sandbox is {sandbox!r}", "it has options of `Sandbox`: sandbox={'backend': 'docker'}")
+            raise UsageError(f"sandbox is {sandbox!r}", "pass options of `Sandbox`: sandbox={'backend': 'docker'}")
         self._sandbox = _shared_sandbox(_limits(limits), {"preload": self._modules, **(sandbox or {})})
         self._current: EpisodeSession | None = None
         self._closed = False
 
     @property
     def begun(self) -> bool:
-        """Is there an episode?"""
+        """Whether there is an episode."""
         return self._current is not None
 
     @property
@@ -60,38 +60,45 @@ class Interpreter:
         return self._here.session
 
     def begin(self, *, seed: int | None = None, tools: Functions | None = None, prelude: Prelude) -> None:
-        """A new session in place of the old one. With a seed, `random` inside is seeded."""
+        """Replace the session by a new one. A seed also seeds `random` inside."""
         self._check_open()
         imports = [f"import {name}" for name in self._modules if name.partition(".")[0] not in (tools or ())]
         seeded = "" if seed is None else _SEEDED.format(seed=checked_seed(seed))
         definitions = "\n".join((*imports, seeded, prelude.definitions))
-        sandbox, session = share_in(self._sandbox, lambda: self._sandbox.thing.start(tools=tools))
+        sandbox, session = share_in(self._sandbox, lambda: self._sandbox.resource.start(tools=tools))
         names = frozenset(tools or ())
         self._move(EpisodeSession(sandbox, session, Prelude(definitions, prelude.values), names))
 
     def run(self, code: str, timeout: float | None = UNSET) -> ExecutionResult:
-        """Run code. If it had to be killed, the next run finds what the episode began with, and the files."""
+        """Run code. If the interpreter is killed, the prelude is run again; files are kept."""
         current = self._here
-        result = current.session.run(code, timeout)
+        return self._checked(current, current.session.run(code, timeout))
+
+    def run_and_inspect(
+        self, code: str, *, names: Sequence[str], longest: int, most: int
+    ) -> tuple[ExecutionResult, Inspection | None]:
+        """As `run`, with what `Session.run_and_inspect` finds afterwards."""
+        current = self._here
+        result, found = current.session.run_and_inspect(code, names=names, longest=longest, most=most)
+        return self._checked(current, result), found
+
+    def _checked(self, current: EpisodeSession, result: ExecutionResult) -> ExecutionResult:
         if self._current is not current:  # by another thread
             raise ClosedError("the episode was ended while its code ran")
         if result.state != "ended":
             current.run_prelude()
         return result
 
-    def get(self, name: str) -> Any:
-        return self._here.asked(lambda session: session.get(name))
-
     def describe(self, longest: int, most: int | None = None) -> dict[str, str]:
-        """The variables by name, with the `repr` of each."""
+        """The `repr` of each variable, by name."""
         return self._here.asked(lambda session: session.describe(longest, most))
 
     def variables(self) -> dict[str, str]:
-        """The variables by name, with the type of each."""
+        """The type of each variable, by name."""
         return self._here.asked(lambda session: session.variables())
 
     def fork(self, tools: Functions | None = None) -> Interpreter:
-        """Another with the same live state; `tools` answer there in place of those here, if the code knows them."""
+        """An interpreter with the same live state. `tools` replace those that its code knows by the same names."""
         current = self._here.fork(tools)
         twin = copy(self)
         twin._sandbox, twin._current = self._sandbox.again(), current
@@ -102,19 +109,19 @@ class Interpreter:
         return self._here.park()
 
     def resume(self, parked: ParkedSession, tools: Functions | None = None) -> None:
-        """Be as the snapshot was until the next episode; it may be of another interpreter with other walls."""
+        """Continue from a snapshot, which may be of an interpreter with another sandbox."""
         self._check_open()
         self._move(parked.start(tools))
 
     def close(self) -> None:
-        """For good. Safe to call twice."""
+        """Safe to call twice."""
         self._closed = True
         current, self._current = self._current, None
         try:
             if current is not None:
                 current.end()
         finally:
-            self._sandbox.leave()
+            self._sandbox.release()
 
     @property
     def _here(self) -> EpisodeSession:
@@ -155,29 +162,29 @@ def _names(modules: Iterable[str]) -> tuple[str, ...]:
 
 
 def checked_seed(seed: Any) -> int | None:
-    """Raises `UsageError` for what is no seed."""
+    """The seed as an `int`. Raises `UsageError` if it is not a whole number."""
     if seed is None:
         return None
     if isinstance(seed, bool) or not hasattr(type(seed), "__index__"):
-        raise UsageError(f"the seed is {seed!r}", "it is a whole number, or None for chance")
+        raise UsageError(f"the seed is {seed!r}", "it must be a whole number, or None")
     return int(seed)
 
 
 def _shared_sandbox(limits: Limits, options: Mapping[str, Any]) -> Share[Sandbox]:
-    """The sandbox that holds code in this way."""
+    """The sandbox of this process with these options."""
     _check_names("option of the sandbox", options, inspect.signature(Sandbox).parameters.keys() - {"limits"})
 
     def make() -> Sandbox:
         try:
             return Sandbox(limits=limits, **options)
         except TypeError as error:
-            raise UsageError(f"no sandbox can be made like this: {error}", "see `Sandbox` for its options") from None
+            raise UsageError(f"the sandbox options are wrong: {error}", "see `Sandbox` for its options") from None
 
     return Share.of((limits, _key(options)), make)
 
 
 def _key(value: Any) -> Any:
-    """Something that is the same for the same options, and can be looked up."""
+    """A hashable form of options."""
     if isinstance(value, Mapping):
         return tuple(sorted((str(name), _key(each)) for name, each in value.items()))
     if isinstance(value, set):

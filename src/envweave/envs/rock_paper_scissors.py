@@ -41,7 +41,7 @@ class RockPaperScissorsEnv(Environment[Throw, Round]):
         self._wins = dict.fromkeys(self.agents, 0)
         self._left = rounds
 
-    def reset(self) -> ResetResult[dict[str, Round]]:  # chance is the players' own
+    def reset(self) -> ResetResult[dict[str, Round]]:  # nothing here is random
         self._hands = dict.fromkeys(self.agents, "")
         self._wins = dict.fromkeys(self.agents, 0)
         self._left = self._rounds

@@ -1,4 +1,4 @@
-"""Things with a `close` that several hold at once, closed by the last of them, even by one who forgot to."""
+"""Resources with a `close` that several owners share: closed with the last reference, even if an owner forgets to."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Hashable
+from contextlib import suppress
 from queue import SimpleQueue
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
@@ -13,7 +14,7 @@ from envweave.errors import ClosedError
 
 
 class Closable(Protocol):
-    """Whatever has to be closed."""
+    """A resource."""
 
     def close(self) -> Any: ...
 
@@ -22,105 +23,103 @@ T = TypeVar("T", bound=Closable)
 
 
 class Share(Generic[T]):
-    """One holder's part in a thing, given back once: by `leave`, or when the holder is forgotten."""
+    """One owner's reference to a resource. It ends with `release`, or when it is garbage-collected."""
 
-    def __init__(self, pot: _Pot[T]) -> None:
-        self.thing = pot.thing
-        self._pot = pot
-        self._finalizer = weakref.finalize(self, _LEFT.put, pot)  # not there and then: it may be amid anything
-        self._finalizer.atexit = False  # what is shared here ends with the process
-        _sweep_here()
+    def __init__(self, counted: _Counted[T]) -> None:
+        self.resource = counted.resource
+        self._counted = counted
+        self._finalizer = weakref.finalize(self, _RELEASED.put, counted)  # closed by a thread: this may run anywhere
+        self._finalizer.atexit = False  # shared resources end with the process
+        _start_closing_thread()
 
     @classmethod
-    def new(cls, thing: T) -> Share[T]:
-        """The first part in a thing."""
-        return cls(_Pot(thing))
+    def new(cls, resource: T) -> Share[T]:
+        """The first reference to a resource."""
+        return cls(_Counted(resource))
 
     @classmethod
     def of(cls, key: Hashable, make: Callable[[], T]) -> Share[T]:
-        """A part in the thing that is known by a key in this process; it is made if nobody holds it.
+        """A reference to the resource with this key in this process, which is made if there is none.
 
-        Two threads at once may both make it, and then one is closed again: nobody waits for another one's `make`.
+        Two threads may both make it, without waiting for each other; then one of the two is closed.
         """
-        full = (os.getpid(), key)
-        pot = _Pot.joined(full)
-        if pot is not None:
-            return cls(pot)
-        thing = make()
-        pot = _Pot.joined(full, thing)
-        if pot.thing is not thing:
-            thing.close()
-        return cls(pot)
+        full_key = (os.getpid(), key)
+        counted = _Counted.find(full_key)
+        if counted is not None:
+            return cls(counted)
+        resource = make()
+        counted = _Counted.find(full_key, resource)
+        if counted.resource is not resource:
+            resource.close()
+        return cls(counted)
 
     def again(self) -> Share[T]:
-        """A part for another holder. Raises `ClosedError` if this one was given back."""
-        with _Pot.LOCK:
+        """A reference for another owner. Raises `ClosedError` if this one was released."""
+        with _Counted.LOCK:
             if not self._finalizer.alive:
-                raise ClosedError(f"the {type(self.thing).__name__} was given back")
-            self._pot.holders += 1
-        return Share(self._pot)
+                raise ClosedError(f"the {type(self.resource).__name__} was released")
+            self._counted.references += 1
+        return Share(self._counted)
 
-    def leave(self) -> None:
+    def release(self) -> None:
         """Safe to call twice."""
         if self._finalizer.detach() is not None:
-            self._pot.leave()
+            self._counted.release()
 
 
-class _Pot(Generic[T]):
-    """The thing, and how many hold it."""
+class _Counted(Generic[T]):
+    """A resource and the number of references to it."""
 
     LOCK = threading.RLock()
-    KNOWN: ClassVar[dict[Any, _Pot[Any]]] = {}
+    BY_KEY: ClassVar[dict[Any, _Counted[Any]]] = {}
 
-    def __init__(self, thing: T, key: Any = None) -> None:
-        self.thing = thing
-        self.holders = 1
+    def __init__(self, resource: T, key: Any = None) -> None:
+        self.resource = resource
+        self.references = 1
         self._key = key
 
     @classmethod
-    def joined(cls, key: Any, thing: T | None = None) -> Any:
-        """The pot of that key with one holder more, or else a new one for the thing, or else None."""
+    def find(cls, key: Any, resource: T | None = None) -> Any:
+        """Add a reference to what has this key; if nothing has, register `resource`, or return None without one."""
         with cls.LOCK:
-            pot = cls.KNOWN.get(key)
-            if pot is not None:
-                pot.holders += 1
-            elif thing is not None:
-                pot = cls.KNOWN[key] = _Pot(thing, key)
-            return pot
+            found = cls.BY_KEY.get(key)
+            if found is not None:
+                found.references += 1
+            elif resource is not None:
+                found = cls.BY_KEY[key] = _Counted(resource, key)
+            return found
 
-    def leave(self) -> None:
+    def release(self) -> None:
         with self.LOCK:
-            self.holders -= 1
-            if self.holders:
+            self.references -= 1
+            if self.references:
                 return
-            self.KNOWN.pop(self._key, None)
-        self.thing.close()
+            self.BY_KEY.pop(self._key, None)
+        self.resource.close()
 
 
-_LEFT: SimpleQueue[_Pot[Any]] = SimpleQueue()
-_SWEEPERS: list[int] = []
-"""The process that has a thread for what was forgotten."""
+_RELEASED: SimpleQueue[_Counted[Any]] = SimpleQueue()
+_CLOSING_IN: list[int] = []
+"""The process in which a thread releases what was garbage-collected."""
 
 
-def _sweep_here() -> None:
-    with _Pot.LOCK:
-        if os.getpid() in _SWEEPERS:
+def _start_closing_thread() -> None:
+    with _Counted.LOCK:
+        if os.getpid() in _CLOSING_IN:
             return
-        _SWEEPERS[:] = [os.getpid()]
-    threading.Thread(target=_sweep, name="envweave-sweeper", daemon=True).start()
+        _CLOSING_IN[:] = [os.getpid()]
+    threading.Thread(target=_close_released, name="envweave-sweeper", daemon=True).start()
 
 
-def _unlock() -> None:
-    """In a forked child: the thread that had the lock is not there to give it back."""
-    _Pot.LOCK = threading.RLock()
-
-
-os.register_at_fork(after_in_child=_unlock)
-
-
-def _sweep() -> None:
+def _close_released() -> None:
     while True:
-        try:
-            _LEFT.get().leave()
-        except Exception:  # noqa: S110  (nobody is left to be told)
-            pass
+        with suppress(Exception):  # there is no caller to raise it to
+            _RELEASED.get().release()
+
+
+def _replace_lock() -> None:
+    """In a forked child, where the thread that may hold the lock does not exist."""
+    _Counted.LOCK = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_replace_lock)

@@ -1,18 +1,18 @@
-"""What a run did, as an interactive Python would show it: two texts."""
+"""The output of a run as an interactive Python shows it."""
 
 from __future__ import annotations
 
 from envweave.sandbox import ExecutionResult
 
 _AFTERWARDS = {
-    "restarted": "the interpreter had to be started anew: variables are lost, files are kept",
-    "rolled_back": "all is as it was before this code",
-    "ended": "the interpreter is gone",
+    "restarted": "the interpreter was restarted: variables are lost, files are kept",
+    "rolled_back": "variables and files are as they were before this code",
+    "ended": "the interpreter has ended",
 }
 
 
 def shown_output(result: ExecutionResult) -> str:
-    """What was printed, and the value of the last expression on a line of its own."""
+    """Stdout, followed by the value of the last expression."""
     if result.return_value is None:
         return result.stdout
     value = repr(result.return_value) if result.return_is_data else str(result.return_value)
@@ -21,7 +21,7 @@ def shown_output(result: ExecutionResult) -> str:
 
 
 def shown_error(result: ExecutionResult) -> str:
-    """What went to stderr, the traceback of what was raised, and what became of the interpreter."""
+    """Stderr, the traceback, and what happened to the interpreter."""
     parts = [result.stderr]
     if result.exception is not None:
         parts.append(result.exception.traceback or str(result.exception))

@@ -12,7 +12,7 @@ import httpx
 from envweave.errors import LanguageModelError, ModelUnavailableError, describe
 from envweave.lm.address import is_loopback
 from envweave.lm.answer import Raw
-from envweave.lm.secret import IN_USE, Secret, guard_logs
+from envweave.lm.secret import IN_USE, Secret, redact_http_logs
 
 CONNECT_TIMEOUT = 30.0
 """Seconds to get a connection, within the time of the whole call."""
@@ -29,7 +29,7 @@ class Endpoint:
     """
 
     def __init__(self, base_url: str, secret: Secret) -> None:
-        guard_logs()
+        redact_http_logs()
         self.url = f"{base_url}/chat/completions"
         self._base_url = base_url
         self._secret = secret

@@ -7,12 +7,12 @@ library. Not covered: a debugger, a memory dump, an endpoint that writes it into
 
 from __future__ import annotations
 
-import logging
 from contextvars import ContextVar
 from itertools import groupby
 from typing import NoReturn
 from urllib.parse import quote
 
+from envweave.core.log_redaction import redact_logs
 from envweave.errors import UnsupportedError, UsageError
 
 SHORTEST_PIECE = 8
@@ -83,18 +83,11 @@ IN_USE: ContextVar[Secret | None] = ContextVar("envweave_secret_in_use", default
 """The token of the call that is being made here."""
 
 
-class _HidingFilter(logging.Filter):
-    """At DEBUG the HTTP library logs the headers of an answer, and they may repeat anything."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        if secret := IN_USE.get():
-            record.msg, record.args = secret.hide(record.getMessage()), ()
-        return True
+def redact_http_logs() -> None:
+    """Hide the token of a call in what the HTTP library logs: at DEBUG that includes headers of the answer."""
+    redact_logs(LOGGERS, _redact)
 
 
-def guard_logs() -> None:
-    """Hide the token of a call in what the HTTP library logs about it. Once is enough, more does no harm."""
-    for name in LOGGERS:
-        logger = logging.getLogger(name)
-        if not any(isinstance(one, _HidingFilter) for one in logger.filters):
-            logger.addFilter(_HidingFilter())
+def _redact(text: str) -> str:
+    secret = IN_USE.get()
+    return secret.hide(text) if secret else text

@@ -4,7 +4,7 @@ with Sandbox(tools={"search": search}) as sandbox, sandbox.start() as session:
     result = session.run("hits = search('envweave')\nlen(hits)")
 """
 
-from envweave.sandbox.base import ExceptionInfo, ExecutionResult
+from envweave.sandbox.base import ExceptionInfo, ExecutionResult, Inspection
 from envweave.sandbox.limits import LimitHit, Limits
 from envweave.sandbox.report import Layer, Report
 from envweave.sandbox.sandbox import Sandbox
@@ -14,6 +14,7 @@ __all__ = [
     "AsyncSession",
     "ExceptionInfo",
     "ExecutionResult",
+    "Inspection",
     "Layer",
     "LimitHit",
     "Limits",

@@ -66,6 +66,16 @@ class ExecutionResult:
     state: State = "kept"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inspection:
+    """What a session holds after a run."""
+
+    variables: dict[str, str]
+    """By name, with the `repr` of each; with the type of each if one of them did not end in time."""
+    values: dict[str, Any]
+    """The values that were asked for by name, as `get` returns them; names that do not exist are left out."""
+
+
 @dataclass
 class Place:
     """Where a session lives: the line to its supervisor, and what is to be done when it has ended."""

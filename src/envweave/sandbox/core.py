@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 from envweave.core.jsonable import to_json
 from envweave.errors import BusyError, ClosedError, NotJSONableError, SandboxError, SessionEndedError, UsageError
-from envweave.sandbox.base import AfterKill, ExecutionResult, State
+from envweave.sandbox.base import AfterKill, ExecutionResult, Inspection, State
 from envweave.sandbox.branching import branch
 from envweave.sandbox.calls import Calls, Tools
 from envweave.sandbox.checks import check_name, check_tools, contents
@@ -22,7 +22,7 @@ from envweave.sandbox.files import filed
 from envweave.sandbox.guest.frames import Hangup, Message
 from envweave.sandbox.limits import LimitHit
 from envweave.sandbox.living import Living
-from envweave.sandbox.outcome import clean, read_value, to_result
+from envweave.sandbox.outcome import clean, read_value, texts, to_inspection, to_result
 from envweave.sandbox.seat import Seat
 from envweave.sandbox.waiting import Wait, whole
 
@@ -140,6 +140,17 @@ class Core:
         raise SessionEndedError(f"the session has ended: {self.ended}", "start a new one") from None
 
     async def run(self, wait: Wait, code: str, timeout: Any = UNSET) -> ExecutionResult:
+        return (await self._run(wait, code, timeout, None))[0]
+
+    async def run_and_inspect(
+        self, wait: Wait, code: str, timeout: Any, names: Sequence[str], longest: int, most: int | None
+    ) -> tuple[ExecutionResult, Inspection | None]:
+        question = {**self._described(longest, most), "op": "inspect", "names": [check_name(name) for name in names]}
+        return await self._run(wait, code, timeout, question)
+
+    async def _run(
+        self, wait: Wait, code: str, timeout: Any, then: Message | None
+    ) -> tuple[ExecutionResult, Inspection | None]:
         if not isinstance(code, str):
             raise UsageError(f"code is text, not {type(code).__name__}")
         wall = self.limits.wall if timeout is UNSET else timeout
@@ -149,16 +160,19 @@ class Core:
             backup = await self._backup(wait) if self.after_kill == "rollback" else None
             try:
                 blob = code.encode("utf-8", "surrogatepass")
-                outcome = await self._ask(wait, {"op": "run"}, blob, wall)
+                outcome = await self._ask(wait, {"op": "run"}, blob, wall, then=then)
                 hit = outcome.limit or self.calls.hit
                 if hit is None and "error" in (outcome.answer or ()):
                     hit = await self._full(wait, outcome)
                 if hit is None and outcome.duration > _LONG and self.seat.out_of_memory():  # of a child, perhaps
                     hit = LimitHit("memory_bytes", self.limits.memory_bytes or 0)
-                if outcome.answer is not None:
-                    return to_result(outcome, self.limits, hit=hit, state="kept")
-                spare, backup = backup, None
-                return to_result(outcome, self.limits, hit=hit, state=await whole(wait, self._after_kill(wait, spare)))
+                last = outcome if then is None or outcome.answer is None else await self._ask(wait, None)
+                state: State = "kept"
+                if last.answer is None:
+                    spare, backup = backup, None
+                    state = await whole(wait, self._after_kill(wait, spare))
+                found = to_inspection(last, self.limits) if last is not outcome else None
+                return to_result(outcome, self.limits, hit=hit, state=state), found
             finally:
                 if backup is not None:
                     await backup.close(wait)
@@ -172,13 +186,22 @@ class Core:
         return LimitHit("files", self.limits.files) if room.get("files") == 0 else None
 
     async def _ask(
-        self, wait: Wait, question: Message, blob: bytes, wall: float | None, descriptors: Sequence[int] = ()
+        self,
+        wait: Wait,
+        question: Message | None,
+        blob: bytes = b"",
+        wall: float | None = None,
+        descriptors: Sequence[int] = (),
+        then: Message | None = None,
     ) -> Outcome:
+        """Ask the worker; without a question, wait for what comes of the last one's `then`."""
         self._running = True
         try:
             if self.closed:  # whoever closes looks at `_running` after it has set this: one of us sees the other
                 raise ClosedError("the session is closed")
-            return await self.seat.ask(wait, self.calls, question, blob, wall, descriptors)
+            if question is None:
+                return await self.seat.ask_next(wait)
+            return await self.seat.ask(wait, self.calls, question, blob, wall, descriptors, then)
         finally:
             self._running = False
 
@@ -238,11 +261,14 @@ class Core:
         return await self._listed(wait, {"op": "variables"})
 
     async def describe(self, wait: Wait, longest: int, most: int | None) -> dict[str, str]:
+        return await self._listed(wait, self._described(longest, most))
+
+    def _described(self, longest: int, most: int | None) -> Message:
         if isinstance(longest, bool) or not isinstance(longest, int) or not 0 < longest <= self.limits.return_bytes:
             raise UsageError(f"longest is {longest!r}", f"it is a number from 1 to {self.limits.return_bytes}")
         if most is not None and (isinstance(most, bool) or not isinstance(most, int) or most < 0):
             raise UsageError(f"most is {most!r}", "it is a number, or None for all of them")
-        return await self._listed(wait, {"op": "describe", "longest": longest, "most": most})
+        return {"op": "describe", "longest": longest, "most": most}
 
     async def define(self, wait: Wait, code: str) -> None:
         if not isinstance(code, str):
@@ -252,7 +278,7 @@ class Core:
     async def _listed(self, wait: Wait, question: Message) -> dict[str, str]:
         answer = (await self._value(wait, question)).answer or {}
         found = answer.get("variables")
-        return {clean(name): clean(str(kind)) for name, kind in found.items()} if isinstance(found, dict) else {}
+        return texts(found) if isinstance(found, dict) else {}
 
     async def get(self, wait: Wait, name: str) -> Any:
         outcome = await self._value(wait, {"op": "get", "name": check_name(name)})

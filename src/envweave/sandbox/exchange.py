@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
 from envweave.sandbox.calls import Calls
-from envweave.sandbox.guest.frames import BadFrame, Hangup, Message
+from envweave.sandbox.guest.frames import BadFrame, Frame, Hangup, Message
 from envweave.sandbox.limits import LimitHit, Limits
 from envweave.sandbox.line import Line
 from envweave.sandbox.output import Output
@@ -86,12 +86,18 @@ class Exchange:
         self._cpu_before: float | None = None
         self._look_at = self._first_look()
 
-    async def run(self, wait: Wait, question: Message, blob: bytes, descriptors: Sequence[int] = ()) -> Outcome:
-        """Ask, and stay until it is over. If we are cancelled, the code is interrupted, and `give_up` collects it."""
+    async def run(
+        self, wait: Wait, question: Message | None = None, blob: bytes = b"", descriptors: Sequence[int] = ()
+    ) -> Outcome:
+        """Ask and wait for the answer; without a question, only wait: the worker has it already.
+
+        If the caller is cancelled, the code is interrupted, and `give_up` collects the answer.
+        """
         desk = self.desk
         desk.supervision.forget_measures()
         try:
-            await desk.control.send(wait, {**question, "id": self.id}, blob, descriptors)
+            if question is not None:
+                await desk.control.send(wait, {**question, "id": self.id}, blob, descriptors)
         except Hangup:
             await self._account_for_death(wait)
         try:
@@ -119,6 +125,8 @@ class Exchange:
 
     async def _finish(self, wait: Wait) -> Outcome:
         try:
+            await self._listen(wait, self.desk.control.buffered())
+            self._heard_more = self._heard_more or self.outcome.answer is not None
             while self.outcome.answer is None and not self.outcome.reason:
                 await self._turn(wait)
         except Hangup:
@@ -140,7 +148,7 @@ class Exchange:
             if descriptor in self._streams and not self._streams[descriptor].drain(descriptor):
                 del self._streams[descriptor]
         if desk.control.descriptor in ready:
-            await self._listen(wait)
+            await self._listen(wait, desk.control.pull())
         if self.outcome.answer is not None:
             return
         if desk.supervision.descriptor in ready:
@@ -153,8 +161,8 @@ class Exchange:
                 await self._answer(wait, answer)
         await self._mind_the_time(wait)
 
-    async def _listen(self, wait: Wait) -> None:
-        for message, _ in self.desk.control.pull():
+    async def _listen(self, wait: Wait, frames: Iterator[Frame]) -> None:
+        for message, _ in frames:
             if message.get("op") == "result" and message.get("id") == self.id:
                 self.outcome.answer = message
                 return

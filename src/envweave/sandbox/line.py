@@ -83,7 +83,7 @@ class Line:
         return socket.send_fds(self.sock, [data], list(descriptors)) if descriptors else self.sock.send(data)
 
     def pull(self) -> Iterator[Frame]:
-        """Read once, without waiting, and give the frames that are whole. Raises `Hangup` and `BadFrame`."""
+        """Read once, without waiting, and return the complete frames. Raises `Hangup` and `BadFrame`."""
         try:
             data = self.sock.recv(CHUNK)
         except BlockingIOError:
@@ -93,6 +93,10 @@ class Line:
         if not data:
             raise Hangup
         self._decoder.feed(data)
+        yield from self.buffered()
+
+    def buffered(self) -> Iterator[Frame]:
+        """The complete frames that were read already. Raises `BadFrame`."""
         while (frame := self._decoder.next()) is not None:
             yield frame
 

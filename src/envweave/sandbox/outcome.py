@@ -6,7 +6,7 @@ import errno
 import signal
 from typing import Any
 
-from envweave.sandbox.base import ExceptionInfo, ExecutionResult, State
+from envweave.sandbox.base import ExceptionInfo, ExecutionResult, Inspection, State
 from envweave.sandbox.exchange import Outcome
 from envweave.sandbox.guest.code import MESSAGE, NAME, TRACEBACK
 from envweave.sandbox.guest.frames import Message
@@ -34,7 +34,7 @@ def to_result(outcome: Outcome, limits: Limits, *, hit: LimitHit | None, state: 
     error = answer.get("error")
     limit = outcome.limit or hit or _from_error(error, limits) or _from_size(outcome, answer, limits)
     if not isinstance(error, dict):
-        value, is_data = _value(answer, limits)
+        value, is_data = _value(answer.get("value"), limits)
         return _result(outcome, limit, state, return_value=value, return_is_data=is_data)
     told = (("type", NAME), ("message", MESSAGE), ("traceback", TRACEBACK))
     exception = ExceptionInfo(*(_bounded(str(error.get(key, "")), most) for key, most in told))
@@ -113,9 +113,22 @@ def _from_size(outcome: Outcome, answer: Message, limits: Limits) -> LimitHit | 
     return None
 
 
-def _value(answer: Message, limits: Limits) -> tuple[Any, bool]:
+def to_inspection(outcome: Outcome, limits: Limits) -> Inspection | None:
+    """What an inspection found; None if the worker did not answer it."""
+    found = outcome.answer or {}
+    variables, values = found.get("variables"), found.get("values")
+    if not isinstance(variables, dict) or not isinstance(values, dict):
+        return None
+    told = {clean(name): _value(value, limits)[0] for name, value in values.items() if isinstance(value, dict)}
+    return Inspection(variables=texts(variables), values=told)
+
+
+def texts(found: dict[str, Any]) -> dict[str, str]:
+    return {clean(name): clean(str(text)) for name, text in found.items()}
+
+
+def _value(value: Any, limits: Limits) -> tuple[Any, bool]:
     """The value and whether it is data rather than a repr."""
-    value = answer.get("value")
     if not isinstance(value, dict):
         return None, True
     if "data" not in value:
@@ -142,7 +155,7 @@ def clean(value: Any) -> Any:
 
 def read_value(outcome: Outcome, limits: Limits) -> Any:
     """The value of an answer, for `get`."""
-    return _value(outcome.answer or {}, limits)[0]
+    return _value((outcome.answer or {}).get("value"), limits)[0]
 
 
 def _exit_code(value: Any) -> int:

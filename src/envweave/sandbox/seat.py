@@ -15,7 +15,7 @@ from envweave.sandbox.base import Boundary, Place
 from envweave.sandbox.calls import Calls, about
 from envweave.sandbox.cgroup import Group
 from envweave.sandbox.ends import Ends
-from envweave.sandbox.exchange import Desk, Exchange, Outcome
+from envweave.sandbox.exchange import Desk, Exchange, Outcome, fresh_id
 from envweave.sandbox.guest.frames import BadFrame, Hangup, Message, close_all
 from envweave.sandbox.limits import Limits
 from envweave.sandbox.output import Output
@@ -57,6 +57,8 @@ class Seat:
         self.desk: Desk | None = None
         self.group: Group | None = None
         self.open_question: Exchange | None = None
+        self._next_id = ""
+        """Of the question that the worker answers after the open one, without being asked again."""
         self._reins: Reins | None = None
         self._halted: int | None = None
         self._last: bool | None = None
@@ -148,15 +150,40 @@ class Seat:
         blob: bytes = b"",
         wall: float | None = None,
         descriptors: Sequence[int] = (),
+        then: Message | None = None,
     ) -> Outcome:
-        """Ask the worker. Between two questions it stands still, and so does all that it has left behind."""
+        """Ask the worker. Between two questions it stands still, and so does all that it has left behind.
+
+        If it has answered, it goes on with the question `then`; `ask_next` returns what comes of that.
+        """
         await self.wake(wait)  # first of all: it takes as long to wake as we take to write the question
         calls.begin(asyncio.get_running_loop() if wait is LOOPING else None)
         exchange = self.open_question = Exchange(self.the_desk(), self.limits, calls, wall)
+        if then is not None:
+            self._next_id = fresh_id()
+            question = {**question, "then": {**then, "id": self._next_id}}
         outcome = await exchange.run(wait, question, blob, descriptors)
-        self.open_question = None
+        if not self._turn_to_next(outcome):
+            await self.halt(wait)
+        return outcome
+
+    async def ask_next(self, wait: Wait) -> Outcome:
+        """The outcome of `then`. It has the time of the question before it once more, and no tools."""
+        if self.open_question is None:
+            raise SandboxError("there is no open question")
+        outcome = await self.open_question.run(wait)
+        self._turn_to_next(outcome)
         await self.halt(wait)
         return outcome
+
+    def _turn_to_next(self, outcome: Outcome) -> bool:
+        """After the outcome of the open question: is there another one that the worker answers now?"""
+        before, self.open_question, number, self._next_id = self.open_question, None, self._next_id, ""
+        if before is None or not number or outcome.answer is None:
+            return False
+        wall = before.wall if before.wall is not None else self.limits.wall
+        self.open_question = Exchange(self.the_desk(), self.limits, Calls({}, self.limits), wall, number)
+        return True
 
     async def catch_up(self, wait: Wait) -> Outcome:
         """The outcome of a question whose asker was cancelled."""
@@ -164,7 +191,8 @@ class Seat:
             raise SandboxError("there is no open question")
         await self.wake(wait)  # if that was as far as it came
         outcome = await self.open_question.give_up(wait)
-        self.open_question = None
+        while self._turn_to_next(outcome):
+            outcome = await self.open_question.give_up(wait)
         await self.halt(wait)
         return outcome
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from envweave.sandbox.base import ExecutionResult
+from envweave.sandbox.base import ExecutionResult, Inspection
 from envweave.sandbox.calls import Tools
 from envweave.sandbox.core import UNSET, Core
 from envweave.sandbox.waiting import BLOCKING, LOOPING, drive
@@ -19,6 +20,23 @@ class Session:
     def run(self, code: str, timeout: float | None = UNSET) -> ExecutionResult:
         """Run code to its end, or to the limit it hits; without a timeout of its own, `limits.wall` holds."""
         return drive(self._core.run(BLOCKING, code, timeout))
+
+    def run_and_inspect(
+        self,
+        code: str,
+        timeout: float | None = UNSET,
+        *,
+        names: Sequence[str] = (),
+        longest: int = 500,
+        most: int | None = None,
+    ) -> tuple[ExecutionResult, Inspection | None]:
+        """Run code, and look at what it leaves, in one exchange with the process. The result is that of the run.
+
+        The second is what `get` returns for `names`, and `describe(longest, most)`. It is None if the run, or a
+        `__repr__` after it, ended the process; `state` of the result says what became of the session. The look has the
+        time of a run, can call no tools, and what it prints is discarded.
+        """
+        return drive(self._core.run_and_inspect(BLOCKING, code, timeout, names, longest, most))
 
     def variables(self) -> dict[str, str]:
         """Names that the code has defined, with the type of each."""
@@ -100,6 +118,17 @@ class AsyncSession:
 
     async def run(self, code: str, timeout: float | None = UNSET) -> ExecutionResult:
         return await self._core.run(LOOPING, code, timeout)
+
+    async def run_and_inspect(
+        self,
+        code: str,
+        timeout: float | None = UNSET,
+        *,
+        names: Sequence[str] = (),
+        longest: int = 500,
+        most: int | None = None,
+    ) -> tuple[ExecutionResult, Inspection | None]:
+        return await self._core.run_and_inspect(LOOPING, code, timeout, names, longest, most)
 
     async def variables(self) -> dict[str, str]:
         return await self._core.variables(LOOPING)

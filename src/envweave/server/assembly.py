@@ -19,7 +19,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from envweave.core.spec import EnvSpec
-from envweave.server.auth import Door
+from envweave.server.auth import AccessControl
 from envweave.server.http import Routes
 from envweave.server.logs import hide_frames
 from envweave.server.metrics import Metrics
@@ -43,7 +43,7 @@ class Assembly:
         self.routes: list[BaseRoute] = [*self._calls.all(), *self._descriptions()]
         self.middleware = [
             Middleware(
-                Door,
+                AccessControl,
                 settings=settings,
                 stream=Stream(self.sessions, self._calls.json_rpc),
                 shortcuts=self._calls.shortcuts,

@@ -32,7 +32,7 @@ ONCE = frozenset(
 """Headers that must not be there twice: which of them counts would be a matter of taste."""
 
 
-class Door:
+class AccessControl:
     """ASGI middleware around everything the server offers."""
 
     def __init__(self, app: Any, settings: Settings, stream: Any, shortcuts: dict[tuple[str, str], Endpoint]) -> None:

@@ -13,7 +13,7 @@ from starlette.requests import Request
 
 from envweave.errors import ClosedError
 from envweave.server.sessions import Sessions
-from envweave.tools.mcp.needed import need_mcp
+from envweave.tools.mcp.requirement import require_mcp
 
 if TYPE_CHECKING:
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
@@ -36,7 +36,7 @@ class Streamable:
         """What answers a request. Raises `UnavailableError` without the `mcp` package, `ClosedError` at the end."""
         loop, owner = self._sessions.loop, self._owner
         if owner is None or owner.done() or owner.get_loop() is not loop:
-            need_mcp()
+            require_mcp()
             self._ready = loop.create_future()
             self._owner = owner = loop.create_task(self._own(self._ready))
         ready = self._ready

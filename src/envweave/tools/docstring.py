@@ -1,4 +1,4 @@
-"""What a docstring says of a function and of each of its parameters."""
+"""What a docstring says about a function and each of its parameters."""
 
 from __future__ import annotations
 
@@ -13,55 +13,34 @@ _FIELD = re.compile(r"^:param\s+(?:[^:]*\s)?\*{0,2}(\w+)\s*:\s*(.*)$")
 
 
 class Docs(NamedTuple):
-    """The text without the part about parameters, and that part by name."""
+    """The text without the descriptions of parameters, and these by name."""
 
     text: str
     parameters: dict[str, str]
 
 
 def read_docs(function: Callable[..., Any]) -> Docs:
-    """The docstring, taken apart: a section `Args:` with an indented entry for each parameter, or `:param name:`."""
-    lines = (inspect.getdoc(function) or "").splitlines()
+    """Parse a docstring: a section `Args:` with an indented entry per parameter, or lines `:param name: …`."""
     kept: list[str] = []
     found: dict[str, str] = {}
-    number = 0
-    while number < len(lines):
-        field = _FIELD.match(lines[number])
-        if _SECTION.match(lines[number]):
-            number = _read_section(lines, number + 1, found)
-        elif field:
-            number = _read_field(lines, number, field, found)
+    name, in_section, entry_indent = "", False, -1
+    for line in (inspect.getdoc(function) or "").splitlines():
+        text, indent = line.strip(), len(line) - len(line.lstrip())
+        if text and indent == 0:
+            in_section = False
+        if in_section:
+            entry_indent = indent if text and entry_indent < 0 else entry_indent
+            entry = _ENTRY.match(text) if indent == entry_indent else None
         else:
-            kept.append(lines[number])
-            number += 1
-    return Docs(re.sub(r"\n{3,}", "\n\n", "\n".join(kept)).strip(), found)
-
-
-def _read_section(lines: list[str], number: int, found: dict[str, str]) -> int:
-    """Read entries until the indentation ends; gives the line after them."""
-    depth = None
-    name = ""
-    while number < len(lines):
-        line = lines[number]
-        indent = len(line) - len(line.lstrip())
-        if line.strip() and indent == 0:
-            break
-        entry = _ENTRY.match(line.strip())
-        if line.strip() and depth is None:
-            depth = indent
-        if entry and indent == depth:
+            entry = _FIELD.match(line)
+        if entry:
             name = entry[1]
             found[name] = entry[2].strip()
-        elif name and line.strip():
-            found[name] = f"{found[name]} {line.strip()}".strip()
-        number += 1
-    return number
-
-
-def _read_field(lines: list[str], number: int, field: re.Match[str], found: dict[str, str]) -> int:
-    found[field[1]] = field[2].strip()
-    number += 1
-    while number < len(lines) and lines[number].startswith(" ") and lines[number].strip():
-        found[field[1]] += f" {lines[number].strip()}"
-        number += 1
-    return number
+        elif _SECTION.match(line):
+            name, in_section, entry_indent = "", True, -1
+        elif name and text and indent:
+            found[name] = f"{found[name]} {text}".strip()
+        elif not in_section:
+            name = ""
+            kept.append(line)
+    return Docs(re.sub(r"\n{3,}", "\n\n", "\n".join(kept)).strip(), found)

@@ -1,4 +1,4 @@
-"""Why a tool has given no result."""
+"""The error of a tool that gave no result."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Literal
 from envweave.errors import EnvError
 
 Kind = Literal["not_found", "invalid_arguments", "failed", "timeout", "server_gone", "bad_answer"]
-"""Stable names: no such tool · the arguments do not fit · the tool itself failed · no answer in time · its server
-died or cannot be reached · what the server answered has no meaning."""
+"""No such tool · wrong arguments · the tool failed · no answer in time · the server ended or cannot be reached · the
+answer of the server is not valid."""
 
 
 class ToolError(EnvError):
-    """A tool gave no result. The message begins with its name, behind that of its server where it has one.
+    """A tool gave no result. The message begins with its name, after that of its MCP server if it has one.
 
     On the wire it is an `EnvError` with the same message.
     """

@@ -1,4 +1,4 @@
-"""What a tool gives, as the object that MCP wants: a value that is none stands in one, under `result`."""
+"""The value of a tool as the JSON object that MCP requires: other values are wrapped as `{"result": value}`."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from collections.abc import Mapping
 from typing import Any
 
 WRAPPED = "x-fastmcp-wrap-result"
-"""In an output schema: the object is there for the sake of MCP. FastMCP's word, which its clients understand too."""
+"""Keyword of FastMCP in an output schema: the object only wraps a value."""
 
 
 def is_wrapped(schema: Mapping[str, Any] | None) -> bool:
-    """Whether a value of this schema has to stand in an object. Without a schema nothing is promised."""
+    """Whether values of this schema have to be wrapped. False without a schema."""
     return schema is not None and schema.get("type") != "object"
 
 
 def wrapped_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The schema of what is sent."""
+    """Return the schema of what is sent."""
     if not is_wrapped(schema):
         return dict(schema)
     inner = {key: value for key, value in schema.items() if key != "$defs"}
@@ -24,7 +24,7 @@ def wrapped_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def structured(value: Any, *, wrapped: bool) -> dict[str, Any] | None:
-    """What is sent, or None if that is not an object."""
+    """Return what is sent, or None if it is not an object."""
     if wrapped:
         return {"result": value}
     return value if isinstance(value, dict) else None

@@ -1,25 +1,27 @@
-"""From the signature of a function to JSON Schema, and from JSON data back to arguments of the types it declares."""
+"""From the signature of a function to JSON Schema, and from JSON data to arguments of the types it declares."""
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import inspect
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, get_args, get_origin
 
 from envweave.core.jsonable import to_json
 from envweave.errors import BadResultError, NotJSONableError, UsageError, describe
+from envweave.tools.docstring import read_docs
 
 Schema = dict[str, Any]
 
 
 def signature_of(function: Callable[..., Any], name: str) -> inspect.Signature:
-    """The signature with its types resolved. Raises `UsageError` for one that cannot be a tool's."""
+    """Return the signature with its types resolved. Raises `UsageError` if it cannot be that of a tool."""
     try:
         found = inspect.signature(function, eval_str=True)
     except (TypeError, ValueError):
         raise UsageError(f"{name} has no signature that can be read", "wrap it in a `def` with parameters") from None
-    except Exception as error:  # an annotation is an expression of the author's
+    except Exception as error:  # an annotation may be any expression
         hint = "types of a tool's parameters must be importable from its module"
         raise UsageError(f"the types of {name} cannot be read: {describe(error)}", hint) from None
     for parameter in found.parameters.values():
@@ -29,23 +31,24 @@ def signature_of(function: Callable[..., Any], name: str) -> inspect.Signature:
 
 
 class TypedArguments:
-    """The parameters of a function: their schema, and how data becomes arguments."""
+    """The parameters of a function: their JSON Schema, and how data becomes arguments."""
 
-    def __init__(self, signature: inspect.Signature, name: str, notes: Mapping[str, str]) -> None:
-        """`notes` are descriptions of parameters, for those that have none in their type."""
+    def __init__(self, signature: inspect.Signature, name: str, descriptions: Mapping[str, str]) -> None:
+        """`descriptions` are for parameters that have none in their type."""
         from envweave.core.schema import adapter  # pydantic, loaded with the first function
 
+        self.signature = signature
         self._parameters = signature.parameters
         form = _as_dataclass(self._parameters, name)
         try:
-            self._adapter = adapter.__wrapped__(form)  # not kept for ever: a tool may be a method of an episode's
+            self._adapter = adapter.__wrapped__(form)  # not cached: a tool may be a method of one episode's object
             schema = self._adapter.json_schema()
-        except Exception as error:  # pydantic has several kinds for a type that it cannot read or describe
-            raise _unfit(self._parameters, name, error) from error
-        self.schema = _tidied(schema, self._parameters, notes)
+        except Exception as error:  # pydantic raises several kinds for a type that it cannot describe
+            raise _type_error(self._parameters, name, error) from error
+        self.schema = _tidied(schema, self._parameters, descriptions)
 
     def read(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """The arguments in the types of the signature, those that were given. Raises `ValueError`."""
+        """Return the given arguments in the types of the signature. Raises `ValueError`."""
         from envweave.core.schema import explain
 
         try:
@@ -54,9 +57,24 @@ class TypedArguments:
             raise ValueError(explain(error)) from None
         return {name: getattr(read, name) for name in self._parameters if name in arguments}
 
+    def from_call(self, bound: inspect.BoundArguments) -> dict[str, Any]:
+        """Return the arguments of a Python call by name."""
+        return bound.arguments
 
-def shown(signature: inspect.Signature) -> inspect.Signature:
-    """The signature as a reader wants it: what stands beside a type is in the schema."""
+    def run(self, function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
+        """Call the function with arguments that `read` returned."""
+        bound = inspect.BoundArguments(self.signature, arguments)
+        bound.apply_defaults()
+        return function(*bound.args, **bound.kwargs)
+
+    def help(self, function: Callable[..., Any], description: str) -> str:
+        """Return the docstring of the function, if the description is from there, else the description."""
+        own = inspect.getdoc(function) if not isinstance(function, functools.partial) else None
+        return own if own and read_docs(function).text == description else description
+
+
+def without_annotated(signature: inspect.Signature) -> inspect.Signature:
+    """Return the signature with `Annotated[T, …]` replaced by `T`."""
     plain = [
         parameter.replace(annotation=get_args(parameter.annotation)[0])
         if get_origin(parameter.annotation) is Annotated
@@ -67,7 +85,7 @@ def shown(signature: inspect.Signature) -> inspect.Signature:
 
 
 def returned_schema(signature: inspect.Signature) -> Schema | None:
-    """The schema of what the function returns, or None if it does not say."""
+    """Return the schema of what the function returns, or None if its type is not declared."""
     from envweave.core.schema import json_schema
 
     type_ = signature.return_annotation
@@ -75,69 +93,60 @@ def returned_schema(signature: inspect.Signature) -> Schema | None:
         return None
     try:
         found = json_schema(type_)
-    except (BadResultError, TypeError):  # a type that refers to nothing, or that cannot be kept in a cache
+    except (BadResultError, TypeError):  # a type that cannot be resolved or hashed
         return None
     return {key: value for key, value in found.items() if key != "title"} if found else None
 
 
 def _as_dataclass(parameters: Mapping[str, inspect.Parameter], name: str) -> type:
-    """A class with a field for each parameter. One with a default may be left out: the default is the function's."""
+    """Return a class with a field per parameter. Defaults are left to the function."""
     fields = []
     for parameter in parameters.values():
-        field = (
-            dataclasses.field() if parameter.default is parameter.empty else dataclasses.field(default_factory=_none)
-        )
+        required = parameter.default is parameter.empty
+        field = dataclasses.field() if required else dataclasses.field(default_factory=lambda: None)
         fields.append((parameter.name, _type(parameter), field))
     strict = {"__pydantic_config__": {"extra": "forbid"}}
     return dataclasses.make_dataclass(name, fields, kw_only=True, namespace=strict)
-
-
-def _none() -> None:
-    return None
 
 
 def _type(parameter: inspect.Parameter) -> Any:
     return Any if parameter.annotation is parameter.empty else parameter.annotation
 
 
-def _unfit(parameters: Mapping[str, inspect.Parameter], name: str, error: Exception) -> UsageError:
-    """Which parameter it is that has no schema."""
+def _type_error(parameters: Mapping[str, inspect.Parameter], name: str, error: Exception) -> UsageError:
+    """Name the parameter that has no schema."""
     from envweave.core.schema import adapter
 
     for parameter in parameters.values():
         try:
             adapter.__wrapped__(_type(parameter)).json_schema()
-        except Exception:  # see above; this is the one
+        except Exception:  # see above
             shown = str(parameter).partition(" = ")[0]
             return UsageError(f"the parameter `{shown}` of {name} has no JSON form", "use types that JSON can carry")
     return UsageError(f"the parameters of {name} have no JSON Schema: {describe(error)[:200]}")
 
 
-def _tidied(schema: Schema, parameters: Mapping[str, inspect.Parameter], notes: Mapping[str, str]) -> Schema:
+def _tidied(schema: Schema, parameters: Mapping[str, inspect.Parameter], descriptions: Mapping[str, str]) -> Schema:
     properties = {}
     for name, parameter in parameters.items():
         found = dict(schema.get("properties", {}).get(name, {}))
-        if found.get("title") == name.replace("_", " ").title():  # pydantic's own
+        if found.get("title") == name.replace("_", " ").title():  # added by pydantic
             del found["title"]
-        note = _note(parameter) or notes.get(name)
-        if note and "description" not in found:
-            found["description"] = note
+        text = _annotated_text(parameter) or descriptions.get(name)
+        if text and "description" not in found:
+            found["description"] = text
         if parameter.default is not parameter.empty:
-            found |= _default(parameter.default)
+            try:
+                found["default"] = to_json(parameter.default)
+            except NotJSONableError:
+                pass
         properties[name] = found
     own = {key: value for key, value in schema.items() if key not in ("title", "description", "properties")}
     return {"type": "object", "properties": properties, **own}
 
 
-def _note(parameter: inspect.Parameter) -> str | None:
-    """The text in `Annotated[str, "what it is"]`."""
+def _annotated_text(parameter: inspect.Parameter) -> str | None:
+    """Return the text in `Annotated[str, "description"]`."""
     if get_origin(parameter.annotation) is not Annotated:
         return None
     return next((part for part in get_args(parameter.annotation)[1:] if isinstance(part, str)), None)
-
-
-def _default(value: Any) -> Schema:
-    try:
-        return {"default": to_json(value)}
-    except NotJSONableError:
-        return {}

@@ -609,7 +609,7 @@ def test_files_of_the_sandbox_lie_in_each_episodes_folder():
 
 
 def test_each_limit_that_fires_is_named():
-    with create_codeact_env(limits={"wall": 0.2, "output_bytes": 100}) as env:
+    with create_codeact_env(limits={"wall": 0.2, "grace": 10, "output_bytes": 100}) as env:
         env.reset()
         run(env, "kept = 1")
         assert run(env, "while True: pass").limit.name == "wall"

@@ -11,7 +11,7 @@ import pytest
 
 from envweave.envs.episode_session import Prelude
 from envweave.envs.interpreter import Interpreter
-from envweave.envs.shared import Share, _Pot
+from envweave.envs.shared import Share, _Counted
 from envweave.errors import ClosedError, ResetNeededError, SandboxError
 
 
@@ -30,34 +30,34 @@ class Thing:
 def test_the_last_holder_closes():
     first = Share.new(Thing())
     second = first.again()
-    thing = first.thing
-    first.leave()
+    thing = first.resource
+    first.release()
     assert not thing.closers
-    second.leave()
+    second.release()
     assert len(thing.closers) == 1
 
 
 def test_a_part_is_given_back_once():
     share = Share.new(Thing())
     other = share.again()
-    share.leave()
-    share.leave()
-    assert not share.thing.closers
-    other.leave()
-    assert len(share.thing.closers) == 1
+    share.release()
+    share.release()
+    assert not share.resource.closers
+    other.release()
+    assert len(share.resource.closers) == 1
 
 
 def test_a_part_that_was_given_back_cannot_be_shared_again():
     share = Share.new(Thing())
-    share.leave()
+    share.release()
     with pytest.raises(ClosedError):
         share.again()
-    assert len(share.thing.closers) == 1
+    assert len(share.resource.closers) == 1
 
 
 def test_who_forgets_to_leave_is_left_for():
     share = Share.new(Thing())
-    thing = share.thing
+    thing = share.resource
     del share
     gc.collect()
     assert thing.closed.wait(10)
@@ -66,7 +66,7 @@ def test_who_forgets_to_leave_is_left_for():
 
 def test_a_holder_that_is_part_of_a_circle_is_left_for():
     share = Share.new(Thing())
-    thing = share.thing
+    thing = share.resource
     circle = [share]
     circle.append(circle)
     del share, circle
@@ -82,15 +82,15 @@ def test_what_is_known_by_a_key_is_made_once_while_somebody_holds_it():
         return made[-1]
 
     first, second = Share.of("test-key", make), Share.of("test-key", make)
-    assert first.thing is second.thing
-    first.leave()
-    assert Share.of("test-key", make).thing is second.thing
-    second.leave()
+    assert first.resource is second.resource
+    first.release()
+    assert Share.of("test-key", make).resource is second.resource
+    second.release()
     gc.collect()
     assert made[0].closed.wait(10)
     third = Share.of("test-key", make)
-    assert third.thing is not made[0]
-    third.leave()
+    assert third.resource is not made[0]
+    third.release()
     assert len(made) == 2
 
 
@@ -98,8 +98,8 @@ def test_what_cannot_be_made_is_not_remembered():
     with pytest.raises(ZeroDivisionError):
         Share.of("test-broken", lambda: 1 / 0)
     share = Share.of("test-broken", Thing)
-    share.leave()
-    assert len(share.thing.closers) == 1
+    share.release()
+    assert len(share.resource.closers) == 1
 
 
 def test_many_threads_share_one_thing_and_it_is_closed_once():
@@ -114,9 +114,9 @@ def test_many_threads_share_one_thing_and_it_is_closed_once():
         begin.wait()
         for _ in range(200):
             share = Share.of("test-threads", make)
-            assert not share.thing.closers
-            share.again().leave()
-            share.leave()
+            assert not share.resource.closers
+            share.again().release()
+            share.release()
 
     threads = [threading.Thread(target=hold) for _ in range(8)]
     for thread in threads:
@@ -141,10 +141,10 @@ def test_nobody_waits_while_another_thing_is_made():
     first = Share.of("test-slow", Thing)  # the same one, even
     done.set()
     slow.join()
-    assert shares[0].thing is first.thing
+    assert shares[0].resource is first.resource
     for share in (first, *shares):
-        share.leave()
-    assert len(first.thing.closers) == 1
+        share.release()
+    assert len(first.resource.closers) == 1
 
 
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # that it has threads is the point
@@ -152,7 +152,7 @@ def test_a_child_that_is_forked_while_the_lock_is_held_has_one_of_its_own():
     held, done = threading.Event(), threading.Event()
 
     def hold():
-        with _Pot.LOCK:
+        with _Counted.LOCK:
             held.set()
             done.wait(10)
 
@@ -163,7 +163,7 @@ def test_a_child_that_is_forked_while_the_lock_is_held_has_one_of_its_own():
     if child == 0:
         signal.alarm(10)
         try:
-            Share.of("test-fork", Thing).leave()
+            Share.of("test-fork", Thing).release()
             os._exit(0)
         finally:
             os._exit(1)
@@ -179,7 +179,7 @@ def test_a_close_that_raises_does_not_stop_the_sweeper():
             raise OSError
 
     first, second = Share.new(Bad()), Share.new(Thing())
-    things = first.thing, second.thing
+    things = first.resource, second.resource
     del first
     gc.collect()
     assert things[0].closed.wait(10)
@@ -207,9 +207,9 @@ def test_interpreters_with_the_same_walls_share_a_sandbox_and_others_do_not():
         Interpreter(modules=("math",)),
         Interpreter(sandbox={"files": {"a": ""}}),
     ]
-    assert len({id(each._sandbox.thing) for each in same}) == 1
-    assert len({id(each._sandbox.thing) for each in listed}) == 1
-    assert len({id(each._sandbox.thing) for each in (*same, *listed, *others)}) == 5
+    assert len({id(each._sandbox.resource) for each in same}) == 1
+    assert len({id(each._sandbox.resource) for each in listed}) == 1
+    assert len({id(each._sandbox.resource) for each in (*same, *listed, *others)}) == 5
     for each in (*same, *listed, *others):
         each.close()
 
@@ -225,12 +225,13 @@ def test_the_prelude_is_there_at_the_beginning_and_after_a_kill(python):
 
 def test_the_prelude_is_there_again_after_a_question_has_ended_the_interpreter(python):
     python.begin(prelude=Prelude(values={"context": "long"}))
-    python.run("class Bad:\n    def __repr__(self):\n        import os\n        os._exit(1)\nbad = Bad()")
-    for question in (lambda: python.get("bad"), lambda: python.describe(100)):
-        python.run("class Bad:\n    def __repr__(self):\n        import os\n        os._exit(1)\nbad = Bad()")
-        with pytest.raises(SandboxError):
-            question()
-        assert python.get("context") == "long"
+    hostile = "class Bad:\n    def __repr__(self):\n        import os\n        os._exit(1)\nbad = Bad()"
+    python.run(hostile)
+    with pytest.raises(SandboxError):
+        python.describe(100)
+    assert python.run("context").return_value == "long"
+    assert python.run_and_inspect(hostile, names=(), longest=100, most=100)[1] is None
+    assert python.run("context").return_value == "long"
 
 
 def test_a_long_text_can_be_in_the_prelude(python):
@@ -256,7 +257,7 @@ def test_a_module_within_a_package_is_imported():
 def test_what_there_is_no_episode_for_is_refused():
     python = Interpreter()
     assert not python.begun
-    for call in (lambda: python.run("1"), lambda: python.get("x"), python.variables, python.fork, python.snapshot):
+    for call in (lambda: python.run("1"), lambda: python.describe(9), python.variables, python.fork, python.snapshot):
         with pytest.raises(ResetNeededError):
             call()
     python.close()
@@ -334,8 +335,8 @@ def test_an_interpreter_that_is_closed_while_it_begins_keeps_no_session(python):
     with pytest.raises(ClosedError):
         other.begin(tools=Tools(length=len), prelude=Prelude())
     assert not other.begun
-    assert other._sandbox.thing is python._sandbox.thing
-    assert len(python._sandbox.thing._living._cores) == 1
+    assert other._sandbox.resource is python._sandbox.resource
+    assert len(python._sandbox.resource._living._cores) == 1
 
 
 def test_a_stay_that_cannot_be_furnished_leaves_the_old_one_as_it_is(python):
@@ -349,11 +350,11 @@ def test_an_old_stay_that_does_not_end_well_leaves_the_new_one_furnished(python)
     def fail():
         raise SandboxError("it will not end")
 
-    python._current.share.leave, leave = fail, python._current.share.leave
+    python._current.share.release, release = fail, python._current.share.release
     with pytest.raises(SandboxError, match="will not end"):
         python.begin(prelude=Prelude(values={"context": "long"}))
     assert python.run("context").return_value == "long"
-    leave()
+    release()
 
 
 def test_a_value_that_does_not_fit_is_named_with_its_size_and_the_limit():

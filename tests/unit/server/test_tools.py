@@ -210,7 +210,7 @@ def test_a_client_that_speaks_mcp_is_told_what_to_install(monkeypatch, headers):
     def missing(name):
         raise importlib.metadata.PackageNotFoundError(name)
 
-    monkeypatch.setattr("envweave.tools.mcp.needed.version", missing)
+    monkeypatch.setattr("envweave.tools.mcp.requirement.version", missing)
     refused, listed = talking(lambda: Shop([double]), ("initialize", {}), LIST, headers=headers)
     assert refused["code"] == -32601
     assert "pip install 'envweave[mcp]'" in refused["message"]

@@ -1,4 +1,5 @@
 import importlib.metadata
+from pathlib import Path
 
 import pytest
 
@@ -18,6 +19,11 @@ def test_servers_come_by_name_as_in_the_configuration_of_mcp_clients():
         first, second = read_servers(given)
         assert (first.name, first.command, first.args, first.cwd) == ("a", "node", ("server.js",), "/somewhere")
         assert (second.name, second.url) == ("b", HTTP["url"])
+
+
+def test_paths_are_text():
+    (server,) = read_servers({"a": {"command": "x", "args": [Path("/b")], "env": {"C": Path("/d")}, "cwd": Path("/e")}})
+    assert (server.args, server.env, server.cwd) == (("/b",), {"C": "/d"}, "/e")
 
 
 def test_one_alone_is_called_by_what_it_is():
@@ -47,9 +53,9 @@ def test_no_servers_are_a_mistake(servers):
         ({"a": {**STDIO, **HTTP}}, "the MCP server 'a' needs a `command` or a `url`"),
         ({"a": {"command": "x", "arg": []}}, "the MCP server 'a' has no 'arg'"),
         ({"a": {"command": "x", "headers": {}}}, "the MCP server 'a' has no 'headers'"),
-        ({"a": {"command": "x", "args": "y"}}, "`args` of the MCP server 'a' is of the type str"),
-        ({"a": {"command": "x", "args": [1]}}, "`args` of the MCP server 'a' are not all text"),
-        ({"a": {"command": "x", "env": {"A": 1}}}, "`env` of the MCP server 'a' are not all text"),
+        ({"a": {"command": "x", "args": "s3cret"}}, "the MCP server 'a': args: input should be a valid tuple"),
+        ({"a": {"command": "x", "args": ["s3cret", 1]}}, "the MCP server 'a': args.1: input should be a valid string"),
+        ({"a": {"command": "x", "env": {"A": 1}}}, "the MCP server 'a': env.A: input should be a valid string"),
         ({"a": {"url": "http://x", "type": "sse"}}, "the MCP server 'a' is of the type 'sse'"),
         ({"a": {"url": "http://x", "type": "stdio"}}, "the MCP server 'a' is of the type 'stdio'"),
         ("example.org", "the URL of the MCP server 'server1' is neither http nor https"),
@@ -68,10 +74,10 @@ def test_no_secret_is_shown_nor_left_in_a_text():
         assert "s3cret" not in repr(server)
     words = "s3cret-value, s3cret-word and s3cret-key"
     stdio, http = read_servers({"a": STDIO, "b": HTTP})
-    assert stdio.censored(words) == "***, s3cret-word and s3cret-key"
-    assert http.censored(f"Bearer {words}") == "***, *** and ***"
-    assert http.censored(http.url) == "https://***:***@example.org/***/mcp?key=***&q=***"
-    assert http.censored("s3cret/quoted") == "***"
+    assert stdio.redacted(words) == "***, s3cret-word and s3cret-key"
+    assert http.redacted(f"Bearer {words}") == "***, *** and ***"
+    assert http.redacted(http.url) == "https://***:***@example.org/***/mcp?key=***&q=***"
+    assert http.redacted("s3cret/quoted") == "***"
 
 
 @pytest.mark.parametrize("timeouts", [{"call_timeout": 0}, {"connect_timeout": -1.0}, {"call_timeout": None}])
@@ -94,7 +100,7 @@ def test_without_the_package_or_with_an_old_one_it_says_what_to_install(monkeypa
             raise importlib.metadata.PackageNotFoundError(name)
         return version
 
-    monkeypatch.setattr("envweave.tools.mcp.needed.version", found)
+    monkeypatch.setattr("envweave.tools.mcp.requirement.version", found)
     with pytest.raises(UnavailableError, match=message) as caught:
         connect_mcp({"a": STDIO})
     assert caught.value.hint == "pip install 'envweave[mcp]'"

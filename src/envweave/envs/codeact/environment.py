@@ -1,4 +1,4 @@
-"""Actions are Python code: it runs in a context that lasts, behind walls, and its tools are functions."""
+"""The CodeAct environment: actions are Python code that runs in a sandboxed session and calls tools as functions."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from envweave.tools.registry import Tools, registry_of
 
 
 class CodeActEnvironment(CodeEnvironment[CodeAction, CodeObservation]):
-    """Each step runs code; what it raises is an observation, and the reward is `transform`'s, outside of the sandbox.
+    """Each step runs code. An exception is an observation; the reward is that of `transform`.
 
-    `tools` are functions that the code calls by name: they run on this side, and so do those of the MCP `servers`.
-    `files=True` adds tools for the episode's folder. `modules` are imported beforehand; `limits` bound each run, and
-    `sandbox` are options of `envweave.sandbox.Sandbox`. Only the transform can end an episode, as
+    `tools` are functions that the code calls by name. They run outside of the sandbox, and so do those of the MCP
+    `servers`. `files=True` adds tools for the episode's folder. `modules` are imported beforehand; `limits` bound each
+    run, and `sandbox` has options of `envweave.sandbox.Sandbox`. Only the transform can end an episode, as
     `MathProblemTransform` does at the answer.
     """
 
@@ -75,7 +75,7 @@ class CodeActEnvironment(CodeEnvironment[CodeAction, CodeObservation]):
         twin.tools = ToolRegistry([own[tool.name] if tool.source == FILES else tool for tool in self.tools])
         return twin
 
-    def _part_from(self, original: CodeActEnvironment) -> None:
+    def _detach_from(self, original: CodeActEnvironment) -> None:
         self._servers = None if original._servers is None else original._servers.again()
 
     def close(self) -> None:
@@ -83,15 +83,15 @@ class CodeActEnvironment(CodeEnvironment[CodeAction, CodeObservation]):
             super().close()
         finally:
             if self._servers is not None:
-                self._servers.leave()
+                self._servers.release()
 
     def _all_tools(self) -> ToolRegistry:
-        """Those that were given, those of the servers, and those for files, which are for this very episode."""
-        served = self._servers.thing.registry if self._servers is not None else ()
+        """The given tools, those of the servers, and those for files, which belong to this interpreter."""
+        served = self._servers.resource.registry if self._servers is not None else ()
         return ToolRegistry([*self._given, *served, *(file_tools(self._python) if self._files else ())])
 
     def _functions(self) -> dict[str, Callable[..., Any]]:
-        """The tools whose calls leave the sandbox."""
+        """The tools that run outside of the sandbox."""
         inside = {tool.name for tool in self.tools if tool.source}
         return {name: call for name, call in self.tools.functions().items() if name not in inside}
 
@@ -104,6 +104,6 @@ def create_codeact_env(**options: Any) -> CodeActEnvironment:
 def create_mcp_environment(servers: Any = None, **options: Any) -> CodeActEnvironment:
     """A CodeAct environment with the tools of MCP servers; without any, with the built-in tools for files.
 
-    `servers` is as in the configuration of MCP clients, by name: `{"command": …, "args": […]}` or `{"url": …}`.
+    `servers` is the configuration of MCP clients, by name: `{"command": …, "args": […]}` or `{"url": …}`.
     """
     return CodeActEnvironment(servers=servers, **{"files": servers is None, **options})

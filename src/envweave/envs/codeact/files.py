@@ -1,7 +1,7 @@
 """The built-in file tools, confined to the episode's folder and its own /tmp.
 
-The agent's code has them inside, where a call does not leave the sandbox (`inside.py`). Whoever calls them from
-outside, over MCP, reaches the same folder through the session, and /tmp by running the tool inside.
+For the agent's code they run inside the sandbox (`inside.py`). A call from outside, over MCP, reaches the same folder
+through the session, and /tmp by running the tool inside.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ TEMPORARY = "/tmp/"  # noqa: S108  (that of the episode)
 
 
 def file_tools(python: Interpreter) -> ToolRegistry:
-    """Read, write, list and delete files of the folder that an interpreter's code works in, and of its /tmp."""
+    """Tools that read, write, list and delete files of an interpreter's work folder and of its /tmp."""
 
     def file_write(path: str, content: str) -> str:
-        """Write text to a file of the episode's folder, or of its own /tmp; what was in it before is gone."""
+        """Write text to a file of the episode's folder, or of its own /tmp, and replace what it contained."""
         if path.startswith(TEMPORARY):
             return str(_run_inside(python, "file_write", path, content))
         python.session.write_file(path, content)
@@ -42,7 +42,7 @@ def file_tools(python: Interpreter) -> ToolRegistry:
     def file_delete(path: str) -> str:
         """Remove a file of the episode's folder, or of its own /tmp."""
         if not path.startswith(TEMPORARY):
-            python.session.read_file(path)  # an error, in words, if there is none
+            python.session.read_file(path)  # raises a readable error if there is none
         return str(_run_inside(python, "file_delete", path))
 
     functions = (file_write, file_read, file_list, file_delete)
@@ -55,5 +55,5 @@ def _run_inside(python: Interpreter, tool: str, *arguments: str) -> Any:
     if done.exception is not None:
         raise ToolError(str(done.exception))
     if not done.success or not done.return_is_data:
-        raise ToolError(f"{tool}({arguments[0]!r}) gave no text: {done.limit or 'it is too long'}")
+        raise ToolError(f"{tool}({arguments[0]!r}) returned no text: {done.limit or 'it is too long'}")
     return done.return_value

@@ -15,7 +15,7 @@ def _file_tools() -> tuple[object, ...]:
         return found
 
     def file_write(path: str, content: str) -> str:
-        """Write text to a file of the episode's folder, or of its own /tmp; what was in it before is gone."""
+        """Write text to a file of the episode's folder, or of its own /tmp, and replace what it contained."""
         target = place(path)
         os.makedirs(os.path.dirname(target), exist_ok=True)
         with open(target, "w", encoding="utf-8") as file:

@@ -1,4 +1,4 @@
-"""What goes in and comes out of a CodeAct environment."""
+"""Actions, observations and state of the CodeAct environment."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ __all__ = ["CodeAction", "CodeObservation", "CodeState"]
 
 @dataclass
 class CodeObservation(Observation):
-    """What the code did: its output, the value of its last expression, or what it raised."""
+    """The output of the code, and the value of its last expression or the exception."""
 
     execution_result: ExecutionResult = field(default_factory=ExecutionResult)
 
 
 @dataclass
 class CodeState(State):
-    """Where an episode stands."""
+    """The state of an episode."""
 
     variables: dict[str, str] = field(default_factory=dict)
-    """What the code has defined, by name, with its type."""
+    """The types of the variables, by name."""
     last_exit_code: int = 0

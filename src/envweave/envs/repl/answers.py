@@ -1,9 +1,8 @@
-"""How a final answer is recognised in what code has printed.
+"""Final answers that code prints instead of calling `FINAL(x)`.
 
-A call of `FINAL(x)` needs no recognition. A printed `FINAL(…)` or `FINAL_VAR(name)` is an answer if it has its lines to
-itself and the code prints it literally: a `print` whose argument is a string, or begins with one, that starts so. Then
-a text that the code merely quotes, from the context or from a language model, does not end the episode. Of several
-printed answers, the first counts.
+A printed `FINAL(…)` or `FINAL_VAR(name)` is an answer if it is alone on its lines and the code has a `print` whose
+argument is, or begins with, a string that begins with that text. So a text that the code merely prints, from the
+context or from a language model, does not end the episode. Of several printed answers, the first counts.
 """
 
 from __future__ import annotations
@@ -21,9 +20,9 @@ _WHOLE = re.compile(r"[ \t]*(FINAL|FINAL_VAR)\((.*)\)\s*", re.DOTALL)
 _NAME = re.compile(r"""["']?(\w+)["']?""")
 _CUT = re.compile(r"^… \[\d+ bytes cut\] …$", re.MULTILINE)
 _MAX_ANSWERS = 20
-"""Places where an answer may begin that are looked at."""
+"""Per output: lines on which an answer may begin."""
 _MAX_LINES = 10_000
-"""Lines of one answer."""
+"""Per answer."""
 
 
 def printed_answer(code: str, stdout: str, text_of: Callable[[str], str | None]) -> str | None:
@@ -41,12 +40,12 @@ def printed_answer(code: str, stdout: str, text_of: Callable[[str], str | None])
 
 
 def was_missed(code: str, stdout: str) -> bool:
-    """Whether code that mentions FINAL printed what looks like an answer. Asked if there is none."""
+    """Whether code that gave no answer, but mentions FINAL, printed something that looks like one."""
     return "FINAL" in code and _BEGINS.search(stdout) is not None
 
 
 def final_in(text: str) -> tuple[str, str] | None:
-    """The first `FINAL(…)` or `FINAL_VAR(…)` that has its lines to itself: which of both, and its argument."""
+    """The first `FINAL(…)` or `FINAL_VAR(…)` alone on its lines: its name and its argument."""
     return next((found for each in _candidates(text) if (found := read_final(each)) is not None), None)
 
 
@@ -62,7 +61,7 @@ def read_final(text: str) -> tuple[str, str] | None:
 
 
 def _prints_final(code: str) -> bool:
-    """Whether a `print` in the code has an answer as its literal argument. Code that does not parse here may have."""
+    """Whether the code has a `print` with a literal answer. Code that does not parse here is searched as text."""
     if "FINAL" not in code:
         return False
     tree = parsed(code)
@@ -77,7 +76,7 @@ def _is_print(function: ast.expr) -> bool:
 
 
 def _first_text(node: ast.expr) -> str:
-    """The literal that an expression begins with: of `"a"`, `f"a{x}"`, `"a" + x`, `"a%s" % x` and `"a{}".format(x)`."""
+    """The literal text at the beginning of `"a"`, `f"a{x}"`, `"a" + x`, `"a%s" % x` and `"a{}".format(x)`."""
     while True:
         match node:
             case ast.Constant(value=str(text)):
@@ -93,7 +92,7 @@ def _first_text(node: ast.expr) -> str:
 
 
 def _candidates(text: str) -> Iterator[str]:
-    """Lines that begin as an answer does, each up to where its bracket closes at the end of a line."""
+    """From each line on which an answer may begin, the lines up to the closing bracket."""
     lines = text.split("\n")
     for first in [place for place, line in enumerate(lines) if _BEGINS.match(line)][:_MAX_ANSWERS]:
         depth, taken = 0, []

@@ -1,10 +1,8 @@
-"""One block of code: run it, and find out what came of it."""
+"""Run one block of code in the REPL, and read its answer."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import partial
-from itertools import islice
+from dataclasses import dataclass, replace
 
 from envweave.envs.interpreter import Interpreter
 from envweave.envs.repl.answers import NOT_TAKEN, was_missed
@@ -15,50 +13,53 @@ from envweave.errors import SandboxError
 from envweave.sandbox import ExecutionResult
 
 MOST_VARIABLES = 1000
-"""That an observation tells of."""
+"""In one observation."""
 
 _SHORT_REPR = 500
-_LOST = "a __repr__ or __str__ has ended the interpreter, which was started anew: variables are lost, files are kept"
+_LOST = "a __repr__ or __str__ has ended the interpreter"
 
 
 @dataclass(frozen=True)
-class Ran:
-    """What came of a block."""
+class BlockOutcome:
+    """What a block did."""
 
     result: CodeBlockResult
     answer: str | None
     """The final answer that it gave."""
     left: str | None
-    """What stands in `answer` after the last one, if that gave none."""
+    """After the last block, the content of `answer`, if the block gave no final answer."""
 
 
-def run_block(python: Interpreter, submission: Submission, code: str, *, last: bool, longest: int) -> Ran:
-    """Stdout and stderr have `longest` characters each. Whatever runs code of the agent once more may end it."""
+def run_block(python: Interpreter, submission: Submission, code: str, *, last: bool, longest: int) -> BlockOutcome:
+    """Run code. Stdout and stderr are cut to `longest` characters each."""
     submission.begin()
-    result = python.run(code)
+    result, found = python.run_and_inspect(code, names=("answer",), longest=_SHORT_REPR, most=MOST_VARIABLES)
     births = python.session.births
-    answer = submission.found(python, code, result) if result.success else None
-    left = submission.left(python) if last and answer is None else None
-    variables = _variables(python)
-    notes = [_LOST] if python.session.births != births else []
+    in_answer = None if found is None else found.values.get("answer")
+    answer = submission.found(python, code, result, in_answer) if result.success else None
+    left = submission.content(python, in_answer, "content") if last and answer is None else None
+    if python.session.births != births:  # by a `__str__` that the submission called
+        result, found = replace(result, state="restarted"), None
+    variables = _variables(python) if found is None else found.variables
+    notes = [_LOST] if result.success and result.state != "kept" else []
     if submission.trouble:
         notes.append(f"the answer cannot be read: {submission.trouble}")
     if answer is None and result.success and was_missed(code, result.stdout):
         notes.append(NOT_TAKEN)
-    return Ran(_told(result, variables, notes, longest), answer, left)
+    return BlockOutcome(_block_result(result, variables, notes, longest), answer, left)
 
 
 def _variables(python: Interpreter) -> dict[str, str]:
-    """By name, each as a short `repr`; as its type, if one of them does not come to an end."""
-    for look in (partial(python.describe, _SHORT_REPR, MOST_VARIABLES), python.variables):
-        try:
-            return dict(islice(look().items(), MOST_VARIABLES))
-        except SandboxError:
-            continue
-    return {}
+    """The variables of an interpreter that has been started anew."""
+    try:
+        return python.describe(_SHORT_REPR, MOST_VARIABLES)
+    except SandboxError:  # the session has ended
+        return {}
 
 
-def _told(result: ExecutionResult, variables: dict[str, str], notes: list[str], longest: int) -> CodeBlockResult:
+def _block_result(
+    result: ExecutionResult, variables: dict[str, str], notes: list[str], longest: int
+) -> CodeBlockResult:
     return CodeBlockResult(
         stdout=_cut(shown_output(result), longest),
         stderr=_end_of(shown_error(result), longest) + "".join(f"{note}\n" for note in notes),

@@ -5,15 +5,13 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NoReturn, Self, cast
+from typing import TYPE_CHECKING, Any
 
-from envweave.client.env_client import EnvClient
-from envweave.client.launch import Launchable
+from envweave.client.env_client import EnvClient, UnconnectedBackend
 from envweave.core.backend import Backend
-from envweave.core.handle import EnvHandle
 from envweave.envs.repl.environment import REPLEnvironment
 from envweave.envs.repl.types import REPLAction, REPLObservation, REPLState
-from envweave.errors import UnsupportedError, UsageError
+from envweave.errors import UsageError
 from envweave.plan import adapt
 from envweave.requests import Request
 from envweave.results import ResetResult, StepResult
@@ -26,37 +24,20 @@ if TYPE_CHECKING:
     from envweave.sandbox import Limits
 
 
-class RemoteREPL(EnvClient[REPLAction, REPLObservation, REPLState]):
-    """The client that knows the REPL's types, and plays without its options where the server takes none."""
+class REPLEnv(EnvClient[REPLAction, REPLObservation, REPLState]):
+    """A Python REPL with a large `context`: in this process, or with `base_url` on a server, ours or OpenEnv's.
 
-    async def _open(self) -> Backend:
-        try:
-            return await super()._open()
-        except UsageError as error:
-            if not self._session_spec.arguments or "takes no arguments" not in error.message:
-                raise
-        _warn_ignored(self._session_spec.arguments, "the server takes no options from clients")
-        self._session_spec = replace(self._session_spec, arguments=None)
-        return await super()._open()
-
-
-class REPLEnv(Launchable, EnvHandle[REPLAction, REPLObservation]):
-    """A Python REPL with a large `context`, here or, with `base_url`, on a server, ours or OpenEnv's; or in a container
-    that it starts, by `REPLEnv.from_docker_image("repl-env:latest")`.
+    `REPLEnv.from_docker_image("repl-env:latest")` starts the server in a container.
 
         with REPLEnv() as env:
             env.reset(context=text, task_prompt="How long is it?")
             env.execute("count = len(context)")
             env.execute("FINAL(count)").done
 
-    The options are those of `REPLEnvironment`, where they are explained. Those that are data go to a server too, if it
-    takes arguments. What a server does not take, functions and limits above all, is ignored with a warning. `token`,
-    `connect_timeout_s` and `message_timeout_s` are for a server. A client that is used after `close` begins anew.
+    The options are those of `REPLEnvironment`. Options that are data are sent to a server that takes arguments; the
+    others, such as functions and limits, are ignored there with a warning. `token`, `connect_timeout_s` and
+    `message_timeout_s` are for a server. A client that is used after `close` begins anew.
     """
-
-    _handle: EnvHandle[REPLAction, REPLObservation]
-    _names: list[str] | None
-    _closed = True
 
     def __init__(
         self,
@@ -84,29 +65,22 @@ class REPLEnv(Launchable, EnvHandle[REPLAction, REPLObservation]):
         connect_timeout_s: float = 10.0,
         message_timeout_s: float | None = 60.0,
     ) -> None:
-        given = {name: value for name, value in locals().items() if name not in _OF_THE_CONNECTION}
-        options = {name: value for name, value in given.items() if value != _USUAL[name]}
-        self.spec = None
-        if base_url is None:
-            if token is not None:
-                raise UsageError("a token, but no server", "pass base_url=…")
-            self._make: Callable[[], EnvHandle[REPLAction, REPLObservation]]
-            self._make = lambda: adapt(REPLEnvironment(**options), id="repl")
-        else:
-            local = {name for name, value in options.items() if callable(value) or name in _OPERATOR_OPTIONS}
-            if local:
-                _warn_ignored(local, "they are for a REPL in this process")
-            self._make = lambda: RemoteREPL(
-                base_url,
-                token=token,
-                connect_timeout_s=connect_timeout_s,
-                message_timeout_s=message_timeout_s,
-                max_message_bytes=REPLEnvironment.MESSAGE_BYTES,
-                arguments={name: value for name, value in options.items() if name not in local} or None,
-            )
-        self._open_handle()
-
-    # What is the REPL's own.
+        given = {name: value for name, value in locals().items() if name in _DEFAULTS.keys() - _OF_THE_CONNECTION}
+        options = {name: value for name, value in given.items() if value != _DEFAULTS[name]}
+        if base_url is None and token is not None:
+            raise UsageError("a token, but no server", "pass base_url=…")
+        self._local_options = options if base_url is None else None
+        ignored = {name for name, value in options.items() if callable(value) or name in _OPERATOR_OPTIONS}
+        if ignored and base_url is not None:
+            _warn_ignored(ignored, "they are for a REPL in this process")
+        super().__init__(
+            base_url,
+            connect_timeout_s,
+            message_timeout_s,
+            token=token,
+            max_message_bytes=REPLEnvironment.MESSAGE_BYTES,
+            arguments={name: value for name, value in options.items() if name not in ignored} or None,
+        )
 
     def execute(self, code: str) -> StepResult[REPLObservation]:
         """Run code: one iteration."""
@@ -126,37 +100,12 @@ class REPLEnv(Launchable, EnvHandle[REPLAction, REPLObservation]):
         return self.execute(f"print(repr({name}))")
 
     def list_variables(self) -> list[str]:
-        """The variables after the last step; costs nothing, but for the first time after `restore`."""
-        self._open_handle()
-        if self._names is None:
-            self._names = self.state().namespace_keys
-        return list(self._names)
-
-    def sync(self) -> Self:
-        """The client itself: it is sync already."""
-        return self
-
-    # A handle, over the backend of another one.
-
-    def _open_handle(self) -> EnvHandle[REPLAction, REPLObservation]:
-        """The handle behind this one; a new one at first and after `close`."""
-        if self._closed:
-            self._handle = self._make()
-            self._names = []
-            self._closed = False
-        return self._handle
-
-    @property
-    def _backend(self) -> Backend:  # type: ignore[override]
-        return self._open_handle()._backend
-
-    def _call(self, kind: str, data: Any = None) -> Any:
-        reply = self._open_handle()._call(kind, data)
-        if isinstance(reply, ResetResult | StepResult):
-            self._names = list(reply.observation.available_variables)
-        elif kind == "restore":
-            self._names = None
-        return reply
+        """The variables after the last step. Asks for the state only before the first reset and after `restore`."""
+        seen = self._backend.episode.last_obs
+        if seen is None:
+            return list(self.state().namespace_keys)
+        is_data = isinstance(seen, dict)  # from an OpenEnv server
+        return list(seen["available_variables"] if is_data else seen.available_variables)
 
     def reset(
         self,
@@ -172,33 +121,44 @@ class REPLEnv(Launchable, EnvHandle[REPLAction, REPLObservation]):
         given = {name: value for name, value in own.items() if value is not None}
         return super().reset(seed=seed, options=options, episode_id=episode_id, **given)
 
-    def state(self) -> REPLState:
-        return cast("REPLState", self._call("state"))
+    def restore(self, snapshot: Any) -> None:
+        super().restore(snapshot)
+        if self._local_options is None:
+            self._backend.episode.last_obs = None  # a client does not know the observation of a snapshot
 
-    def _twin(self, backend: Backend) -> Self:
-        twin = object.__new__(type(self))
-        twin.__dict__.update(self.__dict__, _handle=self._handle._twin(backend))
-        twin.spec = None
-        return twin
+    # The backend: in this process, or on a server; a new one after `close`.
 
-    def close(self) -> tuple[Request, ...]:
-        self._closed = True
-        return self._handle.close()
+    def _start_unconnected(self) -> None:
+        if self._local_options is None:
+            super()._start_unconnected()
+        else:
+            self._attach(self._local_backend(self._local_options))
 
-    async def _connect_async(self) -> Self:
-        await self._open_handle()._connect_async()
-        return self
+    @staticmethod
+    def _local_backend(options: Mapping[str, Any]) -> Backend:
+        return adapt(REPLEnvironment(**options), id="repl").backend
+
+    async def _open(self) -> Backend:
+        if self._local_options is not None:
+            return self._local_backend(self._local_options)
+        if not self._acquired:
+            self._acquire()
+        try:
+            return await super()._open()
+        except UsageError as error:
+            if not self._session_spec.arguments or "takes no arguments" not in error.message:
+                raise
+        _warn_ignored(self._session_spec.arguments, "the server takes no options from clients")
+        self._session_spec = replace(self._session_spec, arguments=None)
+        return await super()._open()
 
     async def _close_async(self) -> tuple[Request, ...]:
-        self._closed = True
-        return await self._handle._close_async()
-
-    def __reduce__(self) -> NoReturn:
-        raise UnsupportedError("live Python cannot leave its process", "make another there")
-
-    def __enter__(self) -> Self:
-        self._open_handle().__enter__()
-        return self
+        next_backend = UnconnectedBackend(self)
+        next_backend.id = self.id
+        try:
+            return await super()._close_async()
+        finally:
+            self._attach(next_backend)
 
 
 def _warn_ignored(names: Iterable[str], why: str) -> None:
@@ -206,6 +166,6 @@ def _warn_ignored(names: Iterable[str], why: str) -> None:
 
 
 _OPERATOR_OPTIONS = REPLEnvironment.OPERATOR_OPTIONS
-_OF_THE_CONNECTION = {"self", "base_url", "token", "connect_timeout_s", "message_timeout_s"}
-_USUAL: Mapping[str, Any] = REPLEnv.__init__.__kwdefaults__ or {}
-"""Where nobody has chosen something else, the variables of the REPL's own process may."""
+_OF_THE_CONNECTION = {"token", "connect_timeout_s", "message_timeout_s"}
+_DEFAULTS: Mapping[str, Any] = REPLEnv.__init__.__kwdefaults__ or {}
+"""Not passed on, because variables of the REPL's own process may set others."""

@@ -1,4 +1,4 @@
-"""A language model plays an episode of the REPL: it writes code, sees what it did, goes on until it has an answer."""
+"""The loop in which a language model plays an episode of the REPL."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ Chat: TypeAlias = Callable[[list[Message]], str]
 
 @dataclass
 class RLMRun:
-    """How an episode went."""
+    """The result of an episode."""
 
     answer: str | None = None
     """None if it ended without one."""
     reward: float | None = None
-    """Of all steps together; None if one of them was not scored, or none was made."""
+    """The sum over all steps; None if one of them was not scored, or there were none."""
     iterations: int = 0
     """Steps in the REPL."""
     turns: int = 0
@@ -57,7 +57,7 @@ def play(
     clock: Callable[[], float] = time.monotonic,
     stopped: Callable[[], bool] = lambda: False,
 ) -> RLMRun:
-    """Play an episode that has begun to its end. The deadline is looked at before each reply and each step."""
+    """Play an episode after its reset. The deadline is checked before each reply and each step."""
     run = RLMRun(messages=[{"role": "system", "content": system_prompt}])
     prompt = first_prompt(task, begun.observation)
 
@@ -84,7 +84,7 @@ def play(
 def _act(
     run: RLMRun, env: EnvHandle[REPLAction, REPLObservation], reply: str, late: Callable[[], bool], *, last: bool
 ) -> str:
-    """Do what a reply says, as long as there is time; gives the next prompt."""
+    """Run the actions of a reply while there is time. Returns the next prompt."""
     seen: list[REPLObservation] = []
     for action in _actions(reply):
         if late():
@@ -99,7 +99,7 @@ def _act(
 
 
 def _actions(reply: str) -> list[REPLAction]:
-    """The blocks of code, or else the answer in words."""
+    """The blocks of code of a reply, or else its answer."""
     if blocks := code_blocks(reply):
         return [REPLAction(code=code) for code in blocks]
     match answer_in_words(reply):

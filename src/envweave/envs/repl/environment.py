@@ -1,4 +1,4 @@
-"""A Python REPL with a large text in it: the environment of recursive language models."""
+"""The REPL environment of recursive language models: Python code works on a large text."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from envweave.core.handle import EnvHandle
-from envweave.envs.code import CodeEnvironment, Moment
+from envweave.envs.code import CodeEnvironment, CodeSnapshot
 from envweave.envs.episode_session import Prelude
 from envweave.envs.interpreter import MODULES, Interpreter, checked_seed
 from envweave.envs.repl import settings
 from envweave.envs.repl.blocks import run_block
 from envweave.envs.repl.llm_backends import Query
 from envweave.envs.repl.llm_functions import LLMFunctions, LLMOptions
-from envweave.envs.repl.recursion import Lineage
+from envweave.envs.repl.recursion import RecursionLevel
 from envweave.envs.repl.scoring import Metric, Rewards, correctness, expected_text
 from envweave.envs.repl.submission import Submission
 from envweave.envs.repl.types import CodeBlockResult, REPLAction, REPLObservation, REPLState
@@ -26,14 +26,14 @@ from envweave.plan import adapt
 from envweave.sandbox import Limits
 
 LIMITS = Limits(memory_bytes=1 << 30, return_bytes=1 << 20, tool_wall=900.0)
-"""Room for a context of some hundred megabytes, and patience with language models."""
+"""Enough for a context of some hundred megabytes and for slow language models."""
 
 _INSIDE = Path(__file__).with_name("inside.py").read_text(encoding="utf-8")
 
 
 @dataclass(frozen=True)
 class Episode:
-    """What is known of an episode on this side."""
+    """The environment's data on an episode."""
 
     context: str
     task: str
@@ -49,11 +49,11 @@ class Episode:
 class REPLEnvironment(CodeEnvironment[REPLAction, REPLObservation]):
     """Code works on `context` until it gives an answer, or the iterations run out.
 
-    `llm_query_fn(prompt)`, `llm_batch_fn(prompts)` and `llm_chat_fn(messages)` answer `llm_query` and its kin; each may
-    take the name of a model besides. Without them, the caller's `hf_token` or the variables of the process say whom to
-    ask (`envweave.lm`). `metric(expected, answer)` scores an answer if the expected one is known; else it is not
-    scored, unless `reward_on_success` is set, which then pays for any answer. `rlm_…` bound `rlm_query`. What is None
-    is read from OpenEnv's variables (`REPL_MAX_ITERATIONS`, …).
+    `llm_query_fn(prompt)`, `llm_batch_fn(prompts)` and `llm_chat_fn(messages)` answer `llm_query` and `rlm_query`; each
+    may also take `model`. Without them, the caller's `hf_token` or the variables of the process select a language
+    model (`envweave.lm`). `metric(expected, answer)` scores an answer if the expected one is known. Otherwise the
+    answer is not scored, or earns `reward_on_success` if that is set. The `rlm_…` options bound `rlm_query`. The
+    default of an option that is None is read from OpenEnv's variables (`REPL_MAX_ITERATIONS`, …).
     """
 
     MESSAGE_BYTES: ClassVar[int] = 256 * 2**20
@@ -85,13 +85,13 @@ class REPLEnvironment(CodeEnvironment[REPLAction, REPLObservation]):
     ) -> None:
         settings.functions(metric=metric, transform=transform)
         settings.functions(llm_query_fn=llm_query_fn, llm_batch_fn=llm_batch_fn, llm_chat_fn=llm_chat_fn)
-        held: dict[str, Any] = {"modules": modules, "limits": limits, "sandbox": sandbox}
-        super().__init__(Interpreter(**held), transform, None)
+        sandbox_options: dict[str, Any] = {"modules": modules, "limits": limits, "sandbox": sandbox}
+        super().__init__(Interpreter(**sandbox_options), transform, None)
         self._context = settings.text("context", context, os.environ.get("REPL_CONTEXT", ""))
         self._task = settings.text("task_prompt", task_prompt, os.environ.get("REPL_TASK_PROMPT", ""))
         self._max_iterations = settings.number("max_iterations", max_iterations)
         self._is_bound = settings.is_set("max_iterations", max_iterations)
-        """May an episode not have more of them?"""
+        """Whether `reset` may not ask for more."""
         self._max_output = settings.number("max_output_length", max_output_length)
         self._preview = settings.number("context_preview_length", context_preview_length)
         self._rewards = Rewards(
@@ -110,7 +110,7 @@ class REPLEnvironment(CodeEnvironment[REPLAction, REPLObservation]):
             children=settings.number("rlm_max_children", rlm_max_children),
             child_seconds=settings.real("rlm_child_timeout_s", rlm_child_timeout_s),
         )
-        self._llm = LLMFunctions(llm_options, partial(_below, held))
+        self._llm = LLMFunctions(llm_options, partial(_child_repl, sandbox_options))
         self._submission = Submission()
 
     def reset(
@@ -173,7 +173,7 @@ class REPLEnvironment(CodeEnvironment[REPLAction, REPLObservation]):
         told: dict[str, Any] = {"last_code": action.code}
         if ran.answer is not None:
             return self._answered(ran.answer, ran.result, **told)
-        if last:  # what stands in `answer` is kept, and earns nothing
+        if last:  # the content of `answer` is kept, but earns nothing
             told |= {"truncated": True, "final_answer": ran.left}
             return self._told(ran.result, self._rewards.on_failure, done=True, **told)
         reward = self._rewards.of_step(failed=not ran.result.success)
@@ -181,7 +181,7 @@ class REPLEnvironment(CodeEnvironment[REPLAction, REPLObservation]):
 
     @property
     def state(self) -> REPLState:
-        """Before the first reset, that of an empty session."""
+        """Before the first reset, the state of an empty session."""
         episode: Episode | None = self._episode
         if episode is None:
             return REPLState(max_iterations=self._max_iterations)
@@ -197,12 +197,12 @@ class REPLEnvironment(CodeEnvironment[REPLAction, REPLObservation]):
             total_execution_time=episode.seconds,
         )
 
-    def snapshot(self) -> Moment:
-        """With the backend of its LLM functions, so that another environment can restore it."""
+    def snapshot(self) -> CodeSnapshot:
+        """With the backend of the LLM functions, so that another environment can restore it."""
         moment = super().snapshot()
         return replace(moment, episode=(moment.episode, self._llm.fork()))
 
-    def restore(self, snapshot: Moment) -> None:
+    def restore(self, snapshot: CodeSnapshot) -> None:
         episode, llm = snapshot.episode
         old, self._llm = self._llm, self._llm.like(llm)
         try:
@@ -213,7 +213,7 @@ class REPLEnvironment(CodeEnvironment[REPLAction, REPLObservation]):
         finally:
             old.end()
 
-    def _part_from(self, original: REPLEnvironment) -> None:
+    def _detach_from(self, original: REPLEnvironment) -> None:
         self._submission, self._llm = Submission(), original._llm.fork()
 
     def close(self) -> None:
@@ -253,10 +253,10 @@ class REPLEnvironment(CodeEnvironment[REPLAction, REPLObservation]):
         )
 
 
-def _below(held: Mapping[str, Any], lineage: Lineage) -> EnvHandle[REPLAction, REPLObservation]:
-    """A REPL below another, which holds its code in the same way, and asks whom that one asks."""
-    child = REPLEnvironment(**held)
-    child._llm = child._llm.below(lineage)
+def _child_repl(options: Mapping[str, Any], level: RecursionLevel) -> EnvHandle[REPLAction, REPLObservation]:
+    """A child REPL with the sandbox options and the LLM backend of its parent."""
+    child = REPLEnvironment(**options)
+    child._llm = child._llm.for_child(level)
     return adapt(child, id="repl.child")
 
 

@@ -1,4 +1,4 @@
-"""What code in the REPL finds beside its variables: this text is sent into the sandbox and run there, never here."""
+"""The functions that code in the REPL can call. This text is sent into the sandbox and run there, never here."""
 
 
 def _repl_functions() -> tuple[object, ...]:
@@ -8,7 +8,7 @@ def _repl_functions() -> tuple[object, ...]:
     submit = names.pop("_submit_final_answer")
 
     def FINAL(value: object = "") -> str:  # noqa: N802  (its users write it so)
-        """Give the final answer. It counts when the code that gives it has run to its end; the first one does."""
+        """Give the final answer. The first one counts, if the code runs to its end without an exception."""
         text = str(value)
         submit(text)
         return f"FINAL({text})"
@@ -33,12 +33,12 @@ def _repl_functions() -> tuple[object, ...]:
         )
 
     def give_variable(name: str) -> None:
-        """Called by the environment: a variable as text, as only this side can write it."""
+        """Called by the environment: submit a variable, converted to text here."""
         if names.get(name) is not None:
             submit(str(names[name]))
 
     def give_answer(need: str) -> None:
-        """The same for what stands in `answer`, if it has what is needed."""
+        """Called by the environment: submit the content of `answer`, if the key `need` is set in it."""
         answer = names.get("answer")
         if isinstance(answer, dict) and answer.get(need):
             submit(str(answer.get("content", "")))

@@ -1,4 +1,4 @@
-"""What answers `llm_query`: functions of the user, a model behind an endpoint, or nothing."""
+"""The backends of `llm_query`: functions of the user, a model behind an endpoint, or none."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from envweave.errors import EnvWeaveError, UnavailableError, describe
 from envweave.lm import LanguageModel, Message
 
 AT_ONCE = 8
-"""Prompts that are sent at the same time."""
+"""Prompts that are sent at the same time, at most."""
 
 T = TypeVar("T")
 Query = Callable[..., Any]
 Stopped = Callable[[], bool]
-"""Whether nobody waits for answers any more."""
+"""Whether the answers are no longer needed."""
 
 
 class LLMBackend(Protocol):
@@ -26,7 +26,7 @@ class LLMBackend(Protocol):
     def query(self, prompt: str, model: str | None) -> str: ...
 
     def query_batched(self, prompts: Sequence[str], model: str | None, stopped: Stopped) -> list[str]:
-        """In the order of the prompts; where one failed, or nobody waits any more, stands `Error: …`."""
+        """In the order of the prompts; `Error: …` for those that failed or were stopped."""
 
     def chat(self, messages: list[Message], model: str | None) -> str:
         """The answer to a conversation."""
@@ -37,7 +37,7 @@ class LLMBackend(Protocol):
 def choose_backend(
     query: Query | None, batch: Query | None, chat: Query | None, *, hf_token: str | None, model: str | None
 ) -> LLMBackend:
-    """A caller's token comes first, then functions, then what the variables of this process name."""
+    """The backend for the caller's token, else for the functions, else for the variables of this process."""
     if hf_token is None and (query is not None or batch is not None or chat is not None):
         return FunctionBackend(query, batch, chat, model)
     try:
@@ -59,7 +59,7 @@ class ModelBackend:
         return self._model.query(prompt, model=model)
 
     def query_batched(self, prompts: Sequence[str], model: str | None, stopped: Stopped) -> list[str]:
-        return [or_error(found) for found in self._model.query_batched(prompts, model=model)]
+        return [text_or_error(found) for found in self._model.query_batched(prompts, model=model)]
 
     def chat(self, messages: list[Message], model: str | None) -> str:
         return self._model.chat(messages, model=model)
@@ -69,7 +69,7 @@ class ModelBackend:
 
 
 class FunctionBackend:
-    """Functions of the user's, each of which may take the name of a model as `model`."""
+    """Functions of the user, which may take the name of a model as `model`."""
 
     def __init__(self, query: Query | None, batch: Query | None, chat: Query | None, model: str | None) -> None:
         self._query, self._batch, self._chat = query, batch, chat
@@ -84,7 +84,7 @@ class FunctionBackend:
 
     def query_batched(self, prompts: Sequence[str], model: str | None, stopped: Stopped) -> list[str]:
         if self._batch is None:
-            return side_by_side(lambda prompt: self.query(prompt, model), prompts, stopped)
+            return ask_in_parallel(lambda prompt: self.query(prompt, model), prompts, stopped)
         answers = [str(answer) for answer in self._called(self._batch, list(prompts), model)]
         if len(answers) != len(prompts):
             raise ValueError(f"{len(answers)} answers to {len(prompts)} prompts")
@@ -96,7 +96,7 @@ class FunctionBackend:
         return self.query("\n\n".join(f"{said['role']}: {said['content']}" for said in messages), model)
 
     def close(self) -> None:
-        """Nothing is ours."""
+        """Nothing to close."""
 
     def _called(self, function: Query, asked: Any, model: str | None) -> Any:
         answer = function(asked, model=model or self._model) if _takes_model(function) else function(asked)
@@ -104,7 +104,7 @@ class FunctionBackend:
 
 
 class NoBackend:
-    """There is no model."""
+    """Raises `RuntimeError` for every query."""
 
     def __init__(self, why: str = "") -> None:
         self._why = why or "pass llm_query_fn=… or hf_token=…, or set LLM_BASE_URL or HF_TOKEN"
@@ -119,15 +119,15 @@ class NoBackend:
         return self.query("", model)
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Nothing to close."""
 
 
-def side_by_side(
+def ask_in_parallel(
     ask: Callable[[T], str], questions: Sequence[T], stopped: Stopped, at_once: int = AT_ONCE
 ) -> list[str]:
-    """Ask them all, so many at a time, until nobody waits any more; the answers in order, `Error: …` where one failed.
+    """Ask on `at_once` threads until `stopped`. Returns the answers in order, `Error: …` where one failed.
 
-    The threads are daemons: somebody's function that never returns does not keep the process from its end.
+    The threads are daemons, so that a function that never returns does not keep the process alive.
     """
     todo, lock = iter(enumerate(questions)), threading.Lock()
     answers = ["Error: the episode has ended"] * len(questions)
@@ -140,8 +140,8 @@ def side_by_side(
                 return
             try:
                 answers[place] = ask(question)  # type: ignore[arg-type]
-            except Exception as error:  # somebody's function may raise anything, and the others shall not be lost
-                answers[place] = or_error(error)
+            except Exception as error:  # a user's function may raise anything; the other answers are kept
+                answers[place] = text_or_error(error)
 
     threads = [
         threading.Thread(target=work, name=f"llm_query-{number}", daemon=True)
@@ -154,7 +154,7 @@ def side_by_side(
     return answers
 
 
-def or_error(found: str | BaseException) -> str:
+def text_or_error(found: str | BaseException) -> str:
     if isinstance(found, str):
         return found
     return f"Error: {found.message if isinstance(found, EnvWeaveError) else describe(found)}"

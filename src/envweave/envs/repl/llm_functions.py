@@ -7,10 +7,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from envweave.core.handle import EnvHandle
-from envweave.envs.repl.llm_backends import LLMBackend, Query, choose_backend, side_by_side
-from envweave.envs.repl.recursion import Budget, Lineage, answer_below
-from envweave.envs.repl.types import REPLAction, REPLObservation
+from envweave.envs.repl.llm_backends import LLMBackend, Query, ask_in_parallel, choose_backend
+from envweave.envs.repl.recursion import Budget, MakeChild, RecursionLevel, answer_in_child
 from envweave.envs.shared import Share
 from envweave.errors import UsageError
 
@@ -31,20 +29,20 @@ class LLMOptions:
 
 
 class LLMFunctions:
-    """For one environment. A token is handed to the model's client, and kept nowhere else."""
+    """For one environment. A token is passed to the model's client and kept nowhere else."""
 
-    def __init__(self, options: LLMOptions, make: Callable[[Lineage], EnvHandle[REPLAction, REPLObservation]]) -> None:
+    def __init__(self, options: LLMOptions, make: MakeChild) -> None:
         """`make` returns a child REPL."""
         self._options = options
         self._make = make
         self._is_child = False
-        self._lineage: Lineage | None = None
+        self._level: RecursionLevel | None = None
         self._backend: Share[LLMBackend] | None = None
 
-    def below(self, lineage: Lineage) -> LLMFunctions:
-        """The functions of a child REPL, which has the backend and the bounds of its parent."""
+    def for_child(self, level: RecursionLevel) -> LLMFunctions:
+        """The functions of a child REPL, with the backend and the bounds of its parent."""
         child = LLMFunctions(self._options, self._make)
-        child._is_child, child._lineage = True, lineage
+        child._is_child, child._level = True, level
         return child
 
     def begin(self, *, hf_token: str | None, model: str | None, max_depth: int, max_iterations: int) -> None:
@@ -58,8 +56,8 @@ class LLMFunctions:
         backend = Share.new(ask(hf_token=hf_token, model=model))
         self.end()
         self._backend = backend
-        self._lineage = Lineage(
-            backend.thing,
+        self._level = RecursionLevel(
+            backend.resource,
             Budget(options.children),
             max_depth=max_depth,
             max_iterations=max_iterations,
@@ -69,10 +67,10 @@ class LLMFunctions:
     def like(self, other: LLMFunctions) -> LLMFunctions:
         """Functions of this environment with the backend and a copy of the budget of `other`."""
         twin = LLMFunctions(self._options, self._make)
-        twin._is_child, twin._lineage = other._is_child, other._lineage
-        if other._backend is not None and other._lineage is not None:
+        twin._is_child, twin._level = other._is_child, other._level
+        if other._backend is not None and other._level is not None:
             twin._backend = other._backend.again()
-            twin._lineage = replace(other._lineage, budget=other._lineage.budget.copied())
+            twin._level = replace(other._level, budget=other._level.budget.copied())
         return twin
 
     def fork(self) -> LLMFunctions:
@@ -80,40 +78,40 @@ class LLMFunctions:
 
     def end(self) -> None:
         """Safe to call twice."""
-        if self._backend is not None and self._lineage is not None:
-            self._lineage.budget.ended.set()
-            self._backend.leave()
+        if self._backend is not None and self._level is not None:
+            self._level.budget.ended.set()
+            self._backend.release()
 
     def functions(self) -> dict[str, Callable[..., Any]]:
-        """By the names that the code knows."""
+        """By name."""
         asking = (self.llm_query, self.llm_query_batched, self.rlm_query, self.rlm_query_batched)
         return {**{call.__name__: call for call in asking}, "llm_batch": self.llm_query_batched}
 
     def llm_query(self, prompt: str, model: str | None = None) -> str:
         """Ask a language model. It sees nothing but the prompt."""
-        return self._here.backend.query(_text(prompt), model)
+        return self._current.backend.query(_text(prompt), model)
 
     def llm_query_batched(self, prompts: list[str], model: str | None = None) -> list[str]:
-        """Ask a language model several things at the same time; where one fails, the answer is `Error: …`."""
-        here = self._here
-        return here.backend.query_batched(_texts(prompts), model, here.budget.ended.is_set)
+        """Send several prompts at the same time; the answer is `Error: …` where one fails."""
+        level = self._current
+        return level.backend.query_batched(_texts(prompts), model, level.budget.ended.is_set)
 
     def rlm_query(self, prompt: str, model: str | None = None) -> str:
-        """Have a language model work on a prompt in a REPL of its own, where it is `context`."""
-        return answer_below(self._here, self._make, _text(prompt), model)
+        """Let a language model work on a prompt in a child REPL, where it is `context`."""
+        return answer_in_child(self._current, self._make, _text(prompt), model)
 
     def rlm_query_batched(self, prompts: list[str], model: str | None = None) -> list[str]:
-        """The same for several prompts; where one comes to no answer, it is `Error: …`."""
-        here = self._here
-        if not here.may_have_children:
+        """The same for several prompts; the answer is `Error: …` where one fails."""
+        level = self._current
+        if not level.may_have_children:
             return self.llm_query_batched(prompts, model)
-        ask = partial(answer_below, here, self._make, model=model)
-        return side_by_side(ask, _texts(prompts), here.budget.ended.is_set, _REPLS_AT_ONCE)
+        ask = partial(answer_in_child, level, self._make, model=model)
+        return ask_in_parallel(ask, _texts(prompts), level.budget.ended.is_set, _REPLS_AT_ONCE)
 
     @property
-    def _here(self) -> Lineage:
-        assert self._lineage is not None  # code runs after `begin` only
-        return self._lineage
+    def _current(self) -> RecursionLevel:
+        assert self._level is not None  # code runs after `begin` only
+        return self._level
 
 
 def _text(prompt: Any) -> str:

@@ -1,4 +1,4 @@
-"""What a language model is told when it plays the REPL, and how its replies are read."""
+"""The prompts for a language model that plays the REPL, and how its replies are parsed."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ _SHOWN = 20_000
 
 
 def first_prompt(task: str, seen: REPLObservation) -> str:
-    """The task, and what there is to work with."""
+    """The task and the beginning of the context."""
     preview = f"\nIt begins:\n{seen.context_preview}\n" if seen.context_preview else ""
     return f"Task: {task}\n\n`context` has {seen.context_length} characters.{preview}\n{NUDGE}"
 
 
 def code_blocks(reply: str) -> list[str]:
-    """The blocks of code in a reply, in order; one that is not closed is none, for the reply may have been cut."""
+    """The blocks of code in a reply. A block that is not closed is left out: the reply may have been cut."""
     blocks: list[str] = []
     block: list[str] | None = None
     for line in reply.replace("\r\n", "\n").split("\n"):
@@ -58,12 +58,12 @@ def code_blocks(reply: str) -> list[str]:
 
 
 def answer_in_words(reply: str) -> tuple[str, str] | None:
-    """The answer in a reply without code, if `FINAL(…)` or `FINAL_VAR(…)` has lines to itself: which, and of what."""
+    """The answer in a reply without code: `FINAL` or `FINAL_VAR`, alone on its lines, and its argument."""
     return final_in(reply.replace("\r\n", "\n"))
 
 
 def outcome_prompt(seen: Sequence[REPLObservation], *, last: bool) -> str:
-    """What the blocks of the last reply did."""
+    """The output of the blocks of the last reply."""
     parts = []
     for number, observation in enumerate(seen, 1):
         result = observation.result

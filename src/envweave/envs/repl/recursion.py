@@ -1,7 +1,7 @@
-"""`rlm_query`: a language model works on a prompt in a REPL of its own, below the one that asks.
+"""`rlm_query`: a language model works on a prompt in a child REPL.
 
-Bounded are how deep REPLs lie below one another, how many there are in an episode, the turns and the time of each.
-Below the deepest, a question goes straight to the model.
+The depth, the number of children per episode, and the turns and the time of each are bounded. At the maximum depth, the
+prompt goes straight to the model.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from envweave.envs.repl.types import REPLAction, REPLObservation
 from envweave.lm import Message
 
 _SHORT = 4_000
-"""Characters; a prompt up to this length is told in full, a longer one is only in `context`."""
+"""Characters; a prompt up to this length is also the task, a longer one is only in `context`."""
 
 
 @dataclass
 class Budget:
-    """What the REPLs of one episode may use together."""
+    """Shared by all REPLs of one episode."""
 
     children: int
-    """How many more there may be."""
+    """Child REPLs that are left."""
     ended: threading.Event = field(default_factory=threading.Event)
-    """Nobody waits for them any more."""
+    """Set when the episode has ended."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def take(self) -> None:
         with self._lock:
             if self.children <= 0:
-                raise RuntimeError("this episode has had as many REPLs for rlm_query as it may")
+                raise RuntimeError("this episode has used up its REPLs for rlm_query")
             self.children -= 1
 
     def copied(self) -> Budget:
@@ -42,8 +42,8 @@ class Budget:
 
 
 @dataclass(frozen=True)
-class Lineage:
-    """Where a REPL stands among others, and the bounds that hold from there on."""
+class RecursionLevel:
+    """The depth of a REPL, its backend, and the bounds of its children."""
 
     backend: LLMBackend
     budget: Budget
@@ -57,36 +57,37 @@ class Lineage:
     def may_have_children(self) -> bool:
         return self.depth + 1 < self.max_depth
 
-    def child(self) -> Lineage:
-        """The next one below; it has its time from now on, and no more than those above."""
+    def child(self) -> RecursionLevel:
+        """The level of a child, whose time begins now and ends with that of its parent at the latest."""
         ends = time.monotonic() + self.child_seconds
         return replace(self, depth=self.depth + 1, deadline=ends if self.deadline is None else min(ends, self.deadline))
 
 
-def answer_below(
-    lineage: Lineage, make: Callable[[Lineage], EnvHandle[REPLAction, REPLObservation]], prompt: str, model: str | None
-) -> str:
-    """The answer to a prompt from a REPL below. Raises `RuntimeError` if it came to none."""
-    if not lineage.may_have_children:
-        return lineage.backend.query(prompt, model)
-    lineage.budget.take()
-    below = lineage.child()
+MakeChild = Callable[[RecursionLevel], EnvHandle[REPLAction, REPLObservation]]
+
+
+def answer_in_child(level: RecursionLevel, make: MakeChild, prompt: str, model: str | None) -> str:
+    """The answer of a child REPL to a prompt. Raises `RuntimeError` if it gives none."""
+    if not level.may_have_children:
+        return level.backend.query(prompt, model)
+    level.budget.take()
+    child = level.child()
 
     def chat(messages: list[Message]) -> str:
-        return lineage.backend.chat(messages, model)
+        return level.backend.chat(messages, model)
 
-    with make(below) as env:
+    with make(child) as env:
         task = prompt if len(prompt) <= _SHORT else "Do what the text in `context` asks for."
-        begun = env.reset(context=prompt, task_prompt=task, max_iterations=below.max_iterations)
+        begun = env.reset(context=prompt, task_prompt=task, max_iterations=child.max_iterations)
         run = play(
             chat,
             env,
             begun,
             task,
-            max_turns=below.max_iterations,
-            deadline=below.deadline,
-            stopped=lineage.budget.ended.is_set,
+            max_turns=child.max_iterations,
+            deadline=child.deadline,
+            stopped=level.budget.ended.is_set,
         )
     if run.answer is None:
-        raise RuntimeError(f"the REPL below came to no answer: {run.ended}")
+        raise RuntimeError(f"the child REPL gave no answer: {run.ended}")
     return run.answer

@@ -26,11 +26,11 @@ def run_rlm(
     system_prompt: str = SYSTEM_PROMPT,
     **reset: Any,
 ) -> RLMRun:
-    """Have a model answer a task about a text. Raises what the model's client raises.
+    """Let a model answer a task about a text. Raises what the model's client raises.
 
     `model` is a `LanguageModel`, or a function from a list of messages to a reply. It also answers `llm_query` and
-    `rlm_query`, unless an `env` is given, a `REPLEnv` here or on a server, which then stays open. `timeout` is looked
-    at between two replies; `reset` are further options of the episode: `expected_answer`, `seed`, ….
+    `rlm_query`, unless `env` is given, which then stays open. `timeout` is checked between two replies; `reset` has
+    further options of the episode: `expected_answer`, `seed`, ….
     """
     chat = model.chat if isinstance(model, LanguageModel) else model
     deadline = None if timeout is None else time.monotonic() + timeout

@@ -1,4 +1,4 @@
-"""The reward of each step of an episode."""
+"""The rewards of the REPL."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ class Rewards:
 
 
 def expected_text(expected: Any) -> str | None:
-    """The expected answer as text; None for an empty text, which expects nothing."""
+    """The expected answer as text; None if it is empty."""
     if expected is None or isinstance(expected, str):
         return None if expected is None or not expected.strip() else expected
     if isinstance(expected, bool | float):
         return str(expected)
     if isinstance(expected, int) and expected.bit_length() <= _MOST_BITS:
         return f"{Decimal(expected):f}"  # `str` refuses more than 4,300 digits
-    raise UsageError(f"expected_answer is a {type(expected).__name__}", "it is text or a number")
+    raise UsageError(f"expected_answer is a {type(expected).__name__}", "it must be text or a number")

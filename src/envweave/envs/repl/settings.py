@@ -1,4 +1,4 @@
-"""How a REPL is set up where nobody says otherwise: OpenEnv's variables, then its numbers."""
+"""Checks of the REPL's options, with defaults from OpenEnv's variables."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MOST = {"rlm_max_depth": 8, "max_iterations": 10_000, "rlm_max_iterations": 10_
 
 
 def number(name: str, given: Any, environ: Mapping[str, str] = os.environ) -> int:
-    """A setting: what was given, else the variable's, else the usual. Raises `UsageError` for what is none."""
+    """The given value, else that of the variable, else the default. Raises `UsageError` if it is out of range."""
     variable, usual = _NUMBERS[name]
     if given is not None:
         return _checked(name, given, name)
@@ -31,16 +31,16 @@ def number(name: str, given: Any, environ: Mapping[str, str] = os.environ) -> in
 
 
 def is_set(name: str, given: Any, environ: Mapping[str, str] = os.environ) -> bool:
-    """Has somebody chosen it, so that it is a bound and not only what is usual?"""
+    """Whether the value is given or in a variable. Then it is a bound, not only a default."""
     return given is not None or bool(environ.get(_NUMBERS[name][0], "").strip())
 
 
 def within(name: str, asked: Any, bound: int) -> int:
-    """What an episode asks for, which may be less than the bound. Raises `UsageError` for more."""
+    """The value that an episode asks for. Raises `UsageError` if it is above the bound."""
     if asked is None:
         return bound
     if _checked(name, asked, name) > bound:
-        raise UsageError(f"{name} is {asked}, and the most here is {bound}", "make the REPL with a higher one")
+        raise UsageError(f"{name} is {asked}, and the maximum here is {bound}", "make the REPL with a higher one")
     return int(asked)
 
 
@@ -48,24 +48,24 @@ def _checked(name: str, given: Any, whence: str) -> int:
     least, most = _LEAST.get(name, 1), _MOST.get(name, 1 << 62)
     if isinstance(given, bool) or not isinstance(given, int) or not least <= given <= most:
         upto = f"from {least} to {most}" if name in _MOST else f"from {least} on"
-        raise UsageError(f"{whence} is {given!r:.100}", f"it is a whole number {upto}")
+        raise UsageError(f"{whence} is {given!r:.100}", f"it must be a whole number {upto}")
     return given
 
 
 def text(name: str, given: Any, default: str) -> str:
     if given is not None and not isinstance(given, str):
-        raise UsageError(f"{name} is {given!r:.100}", "it is text")
+        raise UsageError(f"{name} is {given!r:.100}", "it must be text")
     return default if given is None else given
 
 
 def real(name: str, given: Any) -> float:
     if isinstance(given, bool) or not isinstance(given, int | float) or not isfinite(given):
-        raise UsageError(f"{name} is {given!r}", "it is a number")
+        raise UsageError(f"{name} is {given!r}", "it must be a number")
     return float(given)
 
 
 def functions(**given: Any) -> None:
-    """Arguments may come from a client, as data."""
+    """Check that these are functions: a client may have sent them as data."""
     for name, value in given.items():
         if value is not None and not callable(value):
-            raise UsageError(f"{name} is {value!r:.100}", "it is a function")
+            raise UsageError(f"{name} is {value!r:.100}", "it must be a function")

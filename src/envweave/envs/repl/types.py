@@ -1,4 +1,4 @@
-"""What goes in and comes out of the REPL environment; the fields are OpenEnv's."""
+"""Actions, observations and state of the REPL environment, with OpenEnv's fields."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ class REPLAction(Action):
 
     code: str = field(default="", metadata={"examples": [*EXAMPLES, "FINAL(x)"]})
     is_final: bool = False
-    """True: no code is run, `final_answer` is the answer."""
+    """If true, no code runs, and `final_answer` is the answer."""
     final_answer: str | None = None
 
 
 @dataclass
 class CodeBlockResult:
-    """What the code did."""
+    """The result of running code."""
 
     stdout: str = ""
     stderr: str = ""
@@ -39,7 +39,7 @@ class CodeBlockResult:
 
 @dataclass
 class REPLObservation(Observation):
-    """What the code did, and what there is to work with."""
+    """The result of the code, and what it can use."""
 
     result: CodeBlockResult = field(default_factory=CodeBlockResult)
     context_preview: str | None = None
@@ -53,7 +53,7 @@ class REPLObservation(Observation):
 
 @dataclass
 class REPLState(State):
-    """Where an episode stands, the whole context included."""
+    """The state of an episode, with the whole context."""
 
     context: str | None = None
     task_prompt: str | None = None

@@ -7,6 +7,8 @@ import mmap
 import os
 import random
 import sys
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from envweave.sandbox.guest import branch
@@ -34,6 +36,7 @@ class Worker:
             "set": self._set,
             "variables": self._variables,
             "describe": self._describe,
+            "inspect": self._inspect,
             "tools": self._tools,
             "define": self._define,
         }
@@ -72,6 +75,11 @@ class Worker:
         if os.getpid() != self._pid:  # a child of the code that ran off the end of it
             os._exit(0 if "error" not in answer else 1)
         self.channel.send({"op": "result", "id": message["id"], **answer})
+        if "then" in message:
+            streams = sys.stdout, sys.stderr
+            sys.stdout = sys.stderr = _Discard()  # what the run has printed is complete
+            self._follow((message["then"], b""))
+            sys.stdout, sys.stderr = streams
 
     def _guarded(self, step: str, call: Any, message: Message, blob: bytes) -> Message:
         """Whatever the code does comes out as an answer."""
@@ -113,15 +121,29 @@ class Worker:
         return {"variables": within(self._most, self.namespace.variables(), type_name)}
 
     def _describe(self, message: Message, blob: bytes) -> Message:
-        def tell(value: Any) -> str:
-            try:
-                return bounded_repr(value, message["longest"])[0]
-            except (KeyboardInterrupt, MemoryError) as error:
-                if self.mail.interrupted(message["id"]):
-                    raise
-                return f"<{type_name(value)} whose repr raises {type_name(error)}>"
-
+        tell = partial(self._told, message["id"], lambda value: bounded_repr(value, message["longest"])[0])
         return {"variables": within(self._most, self.namespace.variables(message["most"]), tell)}
+
+    def _told(self, step: str, tell: Callable[[Any], Any], value: Any) -> Any:
+        """What `tell` returns for a value, or a text if a `__repr__` raises what the host has not caused."""
+        try:
+            return tell(value)
+        except (KeyboardInterrupt, MemoryError) as error:
+            if self.mail.interrupted(step):
+                raise
+            return f"<{type_name(value)} whose repr raises {type_name(error)}>"
+
+    def _inspect(self, message: Message, blob: bytes) -> Message:
+        """`get` for some names, and `describe`. If that fails, the variables come with their types."""
+        values: Message = {}
+        try:
+            for name in message["names"]:
+                values[name] = self._told(message["id"], lambda name: self._get({"name": name}, b"").get("value"), name)
+            return {"values": values, **self._describe(message, b"")}
+        except BaseException:  # a __repr__ may raise anything
+            self.interrupts.shut()  # the rest runs no code of the session
+            variables = self.namespace.variables(message["most"])
+            return {"values": values, "variables": within(self._most, variables, type_name)}
 
     def _define(self, message: Message, blob: bytes) -> Message:
         self.namespace.define(blob.decode("utf-8", "surrogatepass"))
@@ -168,6 +190,13 @@ class Worker:
             random.setstate(chance)
             self._pid = os.getpid()
         return pid
+
+
+class _Discard(io.TextIOBase):
+    """A stream that keeps nothing."""
+
+    def write(self, text: str) -> int:
+        return len(text)
 
 
 def read_text(descriptor: int) -> str:

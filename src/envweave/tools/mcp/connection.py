@@ -1,4 +1,4 @@
-"""One MCP server for as long as it is needed: connected, lost, connected again; and what each failure is called."""
+"""A connection to one MCP server that reconnects after a loss, and names each failure."""
 
 from __future__ import annotations
 
@@ -12,58 +12,59 @@ from mcp_types import INVALID_PARAMS, PARSE_ERROR, CallToolResult, Tool
 from envweave.core.schema import explain
 from envweave.errors import ClosedError, UsageError, describe
 from envweave.tools.error import Kind, ToolError
-from envweave.tools.mcp.link import NO_WORDS, Link
-from envweave.tools.mcp.servers import Server
+from envweave.tools.mcp.servers import McpServer
+from envweave.tools.mcp.session import NO_REASON, McpSession
 
-_PROBE = 5.0
-"""Seconds within which a server that did not answer a call must answer something else, or be given up."""
-
+_PROBE_TIMEOUT = 5.0
+"""Seconds within which a server that did not answer a call must answer another request, or be given up."""
+_LAST_ANSWER_TIMEOUT = 1.0
 _ENDED = ("Connection closed", "Session terminated")
-"""What the package says when a pipe has broken, or when a server that was started anew does not know us. The code of
-the first is also used by servers for errors of their own."""
+"""Messages of the `mcp` package for a broken pipe and for a restarted server. Servers use the code of the first one for
+their own errors."""
 _KINDS: dict[int, Kind] = {INVALID_PARAMS: "invalid_arguments", PARSE_ERROR: "bad_answer"}
 
 
-class Connection:
-    """All methods are for one event loop. Calls may overlap. A call is sent once and never again."""
+class McpConnection:
+    """For use on one event loop. Calls may overlap. A call is sent once and never repeated."""
 
-    def __init__(self, server: Server, *, connect_timeout: float, call_timeout: float) -> None:
+    def __init__(self, server: McpServer, *, connect_timeout: float, call_timeout: float) -> None:
         self.server = server
         self._connect_timeout = connect_timeout
         self._call_timeout = call_timeout
-        self._link: Link | None = None
+        self._session: McpSession | None = None
         self._mode = "auto"
-        self._opening: asyncio.Task[Link] | None = None
+        self._opening: asyncio.Task[McpSession] | None = None
         self._probing: asyncio.Task[None] | None = None
         self._lost = False
         self._closed = False
         self._pid = os.getpid()
 
     async def tools(self) -> list[Tool]:
-        """What the server offers, as of when it was connected to. Raises `ToolError`."""
+        """Return the tools that the server listed when the session was opened. Raises `ToolError`."""
         return (await self._open()).tools
 
     async def call(self, tool: str, arguments: dict[str, Any]) -> CallToolResult:
-        """Call a tool. Raises `ToolError` if there is no result within `call_timeout`, for whatever reason."""
-        link = await self._open(tool)
-        garbage = link.garbage
-        task = asyncio.ensure_future(link.call(tool, arguments))
+        """Call a tool. Raises `ToolError` if there is no result within `call_timeout`."""
+        session = await self._open(tool)
+        invalid = session.invalid_messages
+        task = asyncio.ensure_future(session.call(tool, arguments))
         try:
-            await asyncio.wait({task, link.gone}, timeout=self._call_timeout, return_when=asyncio.FIRST_COMPLETED)
-            if link.gone.done() and not task.done():
-                await asyncio.wait({task}, timeout=1.0)  # the answer may have come just before the end
+            await asyncio.wait({task, session.ended}, timeout=self._call_timeout, return_when=asyncio.FIRST_COMPLETED)
+            if session.ended.done() and not task.done():
+                await asyncio.wait({task}, timeout=_LAST_ANSWER_TIMEOUT)  # it may have arrived just before the end
             if task.done() and not task.cancelled():
                 return task.result()
-            if link.gone.done() or task.done():
-                raise self._gone(tool, link)
-            self._doubt(link)
-            if link.garbage > garbage:
-                raise self._error(tool, "bad_answer", "the server sent what is no message, and no answer")
+            if session.ended.done() or task.done():
+                raise self._lost_error(tool, session)
+            if self._probing is None or self._probing.done():
+                self._probing = asyncio.ensure_future(self._probe(session))
+            if session.invalid_messages > invalid:
+                raise self._error(tool, "bad_answer", "the server sent something that is not a message, and no answer")
             raise self._error(tool, "timeout", f"no answer within {self._call_timeout:g} s")
         except (ToolError, asyncio.CancelledError):
             raise
         except Exception as error:  # of the mcp package, or of what lies below it
-            raise self._failed(tool, link, error) from None
+            raise self._call_error(tool, session, error) from None
         finally:
             task.cancel()
 
@@ -74,94 +75,86 @@ class Connection:
             if task is not None and not task.done():
                 task.cancel()
                 await asyncio.wait({task})
-        link, self._link = self._link, None
-        if link is not None:
-            await link.leave()
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
 
-    async def _open(self, tool: str = "") -> Link:
-        """The open link, or a new one where the last was lost. Raises `ToolError`."""
+    async def _open(self, tool: str = "") -> McpSession:
+        """Return the open session, or a new one if it was lost. Raises `ToolError`."""
         if self._pid != os.getpid():
             raise UsageError("MCP servers cannot be used in a forked process", "connect there")
         if self._probing is not None:
             await asyncio.wait({self._probing})
-        if self._closed:
-            raise ClosedError(f"the MCP server {self.server.name!r} is disconnected")
-        if self._link is not None and not self._link.gone.done():
-            return self._link
-        if self._opening is None or self._opening.done():  # all who wait share one attempt, and what comes of it
-            self._opening = asyncio.ensure_future(self._reopen())
+        if not self._closed:
+            if self._session is not None and not self._session.ended.done():
+                return self._session
+            if self._opening is None or self._opening.done():  # concurrent calls share one attempt
+                self._opening = asyncio.ensure_future(self._reopen())
+            await asyncio.wait({self._opening})
         opening = self._opening
-        await asyncio.wait({opening})
-        if opening.cancelled():
+        if self._closed or opening is None or opening.cancelled():
             raise ClosedError(f"the MCP server {self.server.name!r} is disconnected")
         error = opening.exception()
         if error is not None:  # of the mcp package, of the system, of the server
-            raise self._error(tool, "server_gone", self._unreached(error), self._advice(error))
+            raise self._error(tool, "server_gone", *self._connect_failure(error))
         return opening.result()
 
-    async def _reopen(self) -> Link:
-        last, self._link = self._link, None
+    async def _reopen(self) -> McpSession:
+        last, self._session = self._session, None
         if last is not None:
             self._lost = True
-            await last.leave()
+            await last.close()
         try:
-            self._link = await Link.open(self.server, self._connect_timeout, self._mode)
+            self._session = await McpSession.open(self.server, self._connect_timeout, self._mode)
         except (EOFError, MCPError):
             if not self.server.command or self._mode != "auto":
                 raise
-            self._link = await Link.open(self.server, self._connect_timeout, "legacy")
-            self._mode = "legacy"  # some leave when the first question is one that they do not know
-        return self._link
+            self._session = await McpSession.open(self.server, self._connect_timeout, "legacy")
+            self._mode = "legacy"  # some servers exit when the first request is unknown to them
+        return self._session
 
-    def _unreached(self, error: BaseException) -> str:
+    async def _probe(self, session: McpSession) -> None:
+        """Close a session whose server answers nothing; one that is only slow stays."""
+        try:
+            await asyncio.wait_for(session.probe(), min(_PROBE_TIMEOUT, self._call_timeout))
+        except Exception:  # of any kind: it is not an answer
+            await session.close()
+
+    def _connect_failure(self, error: BaseException) -> tuple[str, str]:
+        """Return message and hint."""
         is_process = bool(self.server.command)
         head = "the server is gone, and cannot be" if self._lost else "the server cannot be"
         how = f"{head} {'started' if is_process else 'reached'}{' again' if self._lost else ''}"
         late = f"it did not answer within {self._connect_timeout:g} s"
-        return f"{how}: {late if isinstance(error, TimeoutError) else _told(error)}"
+        hint = ""
+        if not is_process:
+            hint = "is the URL right, and does the server run?"
+        elif isinstance(error, FileNotFoundError | PermissionError | NotADirectoryError):
+            hint = "is the command installed and on PATH, and its `cwd` a folder?"
+        elif str(error) in (*_ENDED, NO_REASON):
+            hint = "run its command by hand to see its output"
+        return f"{how}: {late if isinstance(error, TimeoutError) else _describe(error)}", hint
 
-    def _advice(self, error: BaseException) -> str:
-        """What to do where the error itself does not say it."""
-        if not self.server.command:
-            return "is the URL right, and does the server run?"
-        if isinstance(error, FileNotFoundError | PermissionError | NotADirectoryError):
-            return "is the command installed and on PATH, and its `cwd` a folder?"
-        silent = str(error) in (*_ENDED, NO_WORDS)
-        return "run its command by hand to see what it says" if silent else ""
-
-    def _doubt(self, link: Link) -> None:
-        """A server that is merely slow goes on; one that answers nothing at all is given up, before the next call."""
-        if self._probing is None or self._probing.done():
-            self._probing = asyncio.ensure_future(self._probe(link))
-
-    async def _probe(self, link: Link) -> None:
-        try:
-            await asyncio.wait_for(link.probe(), min(_PROBE, self._call_timeout))
-        except Exception:  # whatever it is, it is no answer
-            await link.leave()
-
-    # What went wrong.
-
-    def _gone(self, tool: str, link: Link) -> ToolError:
-        words, failure = link.last_words(), link.failure
-        why = f", it last said: {words}" if words else f": {_told(failure)}" if failure else ""
+    def _lost_error(self, tool: str, session: McpSession) -> ToolError:
+        line, failure = session.last_error_line(), session.failure
+        why = f"; its last output: {line}" if line else f": {_describe(failure)}" if failure else ""
         return self._error(tool, "server_gone", f"the server is gone{why}")
 
-    def _failed(self, tool: str, link: Link, error: Exception) -> ToolError:
+    def _call_error(self, tool: str, session: McpSession, error: Exception) -> ToolError:
         if not isinstance(error, MCPError):
-            return self._error(tool, "bad_answer", f"the answer has no meaning: {_told(error)}")
+            return self._error(tool, "bad_answer", f"the answer is not valid: {_describe(error)}")
         if error.message in _ENDED:
-            link.set_gone()
-        if link.gone.done():
-            return self._gone(tool, link)
-        return self._error(tool, _KINDS.get(error.code, "failed"), _told(error))
+            session.set_ended()
+        if session.ended.done():
+            return self._lost_error(tool, session)
+        return self._error(tool, _KINDS.get(error.code, "failed"), _describe(error))
 
     def _error(self, tool: str, kind: Kind, what: str, hint: str = "") -> ToolError:
         name = f"{self.server.name}.{tool}" if tool else f"MCP server {self.server.name!r}"
-        return ToolError(f"{name}: {self.server.censored(what)}", hint, kind=kind)
+        return ToolError(f"{name}: {self.server.redacted(what)}", hint, kind=kind)
 
 
-def _told(error: BaseException) -> str:
+def _describe(error: BaseException) -> str:
     if isinstance(error, MCPError | EOFError):
         text = str(error)
     else:

@@ -1,5 +1,6 @@
 """`REPLEnv` itself; with a server it is played in tests/integration/test_repl.py."""
 
+import asyncio
 import subprocess
 import sys
 
@@ -58,6 +59,26 @@ def test_variables_are_listed_without_a_step():
         env.list_variables().clear()
         assert env.list_variables() == ["context", "answer", "b", "a"]
         assert env.state().iteration == 1
+
+
+def test_variables_are_listed_after_steps_that_were_awaited():
+    async def play(env):
+        await env.reset()
+        await env.step({"code": "a = 1"})
+
+    with REPLEnv() as env:
+        asyncio.run(play(env.aio))
+        assert env.list_variables() == ["context", "answer", "a"]
+
+
+def test_a_closed_client_keeps_its_name_and_takes_a_transform_again():
+    env = REPLEnv()
+    name = repr(env)
+    env.close()
+    assert repr(env) == name
+    with env:
+        env.transform = str
+        assert env.transform is str
 
 
 def test_who_writes_sync_as_for_openenv_gets_the_same():
@@ -142,3 +163,17 @@ print([name for name in ("httpx", "websockets", "fastapi", "numpy", "mcp") if na
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False, env=plain
     )
     assert (done.stdout, done.stderr) == ("[]\n", "")
+
+
+def test_a_client_without_a_server_has_what_every_client_has():
+    async def play():
+        async with REPLEnv() as env:
+            await env.reset(context="abc")
+            return (await env.step({"code": "FINAL(len(context))"})).info["final_answer"]
+
+    assert asyncio.run(play()) == "3"
+    with REPLEnv(max_output_length=3) as env, env.new_session() as other:
+        env.reset(context="mine")
+        other.reset(context="other")
+        assert env.execute("print(context[:2])").observation.result.stdout == "mi\n"
+        assert other.execute("print(context)").observation.result.stdout.startswith("oth\n… [cut")

@@ -334,6 +334,40 @@ def test_a_repr_that_does_not_end_takes_the_values_but_not_the_names():
         assert result_of(env.execute("y")).stdout == "3\n"
 
 
+ORDERS = """
+mail = next(cell.cell_contents for cell in llm_query.__closure__ if hasattr(cell.cell_contents, "order"))
+take, orders = mail.order, []
+
+def order():
+    found = take()
+    orders.append(found[0]["op"])
+    return found
+
+mail.order = order
+"""
+"""Lists what the host asks of the interpreter from the next step on."""
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "x = 1",
+        "x = llm_query('a')",
+        "1 / 0",
+        "FINAL(1)",
+        "print('FINAL(1)')",
+        "answer = {'content': 'text', 'ready': True}",
+        "answer.update(content=4.5, ready=True)",
+    ],
+)
+def test_a_step_is_one_round_trip(code):
+    with REPLEnvironment(llm_query_fn=str.upper) as env:
+        env.reset()
+        env.step(REPLAction(code=ORDERS))
+        env.step(REPLAction(code=code))
+        assert env._python.run("orders").return_value == ["run", "run"], "the second is this one"
+
+
 def test_a_seed_seeds(env):
     def draw(seed):
         env.reset(seed=seed)
@@ -464,11 +498,11 @@ def test_defaults_come_from_the_variables_of_openenv(monkeypatch):
         seen = env.reset().observation
         assert (seen.max_iterations, seen.context_preview) == (2, "giv")
         assert result_of(env.execute("print('123456789')")).stdout.startswith("12345\n…")
-        assert result_of(env.execute("rlm_query('x')")).stderr.endswith(" may\n"), "as many as it may"
+        assert result_of(env.execute("rlm_query('x')")).stderr.endswith("uery\n"), "used up its REPLs for rlm_query"
         assert (env.state().context, env.state().task_prompt) == ("given", "do")
         env.reset(context="", task_prompt="", max_iterations=1)
         assert (env.state().context, env.state().task_prompt, env.state().max_iterations) == ("", "", 1)
-        with pytest.raises(UsageError, match="max_iterations is 3, and the most here is 2"):
+        with pytest.raises(UsageError, match="max_iterations is 3, and the maximum here is 2"):
             env.reset(max_iterations=3)
 
 

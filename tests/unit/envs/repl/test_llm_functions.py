@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from envweave.envs.repl import REPLEnv
-from envweave.envs.repl.llm_backends import AT_ONCE, FunctionBackend, NoBackend, choose_backend, side_by_side
+from envweave.envs.repl.llm_backends import AT_ONCE, FunctionBackend, NoBackend, ask_in_parallel, choose_backend
 from envweave.errors import UsageError
 from envweave.sandbox import Limits
 
@@ -136,7 +136,7 @@ def test_a_batch_is_asked_at_the_same_time_and_never_more_than_so_many():
 
 def test_nobody_is_asked_any_more_when_nobody_waits():
     asked = []
-    answers = side_by_side(lambda n: asked.append(n) or "yes", range(50), lambda: len(asked) >= 3, 1)
+    answers = ask_in_parallel(lambda n: asked.append(n) or "yes", range(50), lambda: len(asked) >= 3, 1)
     assert answers == ["yes"] * 3 + ["Error: the episode has ended"] * 47
 
 
@@ -148,8 +148,8 @@ def test_a_parameter_that_is_no_model_is_left_alone():
 
 
 def test_side_by_side_keeps_the_order_and_takes_anything():
-    assert side_by_side(lambda n: str(n * n), range(50), bool, 3) == [str(n * n) for n in range(50)]
-    assert side_by_side(str, [], bool) == []
+    assert ask_in_parallel(lambda n: str(n * n), range(50), bool, 3) == [str(n * n) for n in range(50)]
+    assert ask_in_parallel(str, [], bool) == []
 
 
 def test_a_function_that_never_returns_does_not_keep_the_process_from_its_end():
@@ -220,8 +220,8 @@ def test_an_episode_has_so_many_children_with_those_below_them():
     with REPLEnv(llm_chat_fn=talk, rlm_max_children=3, rlm_max_depth=3) as env:
         env.reset()
         text = said(env.execute("print(rlm_query_batched(['a', 'b', 'c']))"))
-        assert "as many REPLs for rlm_query as it may" in text
-        assert "as many REPLs" in error(env.execute("rlm_query('d')"))
+        assert "used up its REPLs for rlm_query" in text
+        assert "used up its REPLs" in error(env.execute("rlm_query('d')"))
         assert len(talk.tasks) == 3
         env.reset(rlm_max_depth=2)
         assert "plain x+plain x" in said(env.execute("print(rlm_query('a'))")), "a new episode, new children"
@@ -230,19 +230,19 @@ def test_an_episode_has_so_many_children_with_those_below_them():
 def test_a_child_that_comes_to_no_answer_is_an_error_with_the_reason():
     with REPLEnv(llm_chat_fn=Talker(lambda task: block("1"))) as env:
         env.reset(rlm_max_iterations=2)
-        assert "came to no answer: truncated" in error(env.execute("rlm_query('a')"))
+        assert "gave no answer: truncated" in error(env.execute("rlm_query('a')"))
         assert said(env.execute("rlm_query_batched(['a'])")) == (
-            "['Error: RuntimeError: the REPL below came to no answer: truncated']\n"
+            "['Error: RuntimeError: the child REPL gave no answer: truncated']\n"
         )
     with REPLEnv(llm_chat_fn=Talker(lambda task: "hm")) as env:
         env.reset(rlm_max_iterations=2)
-        assert "came to no answer: out_of_turns" in error(env.execute("rlm_query('a')"))
+        assert "gave no answer: out_of_turns" in error(env.execute("rlm_query('a')"))
 
 
 def test_a_child_has_no_more_than_its_time():
     with REPLEnv(llm_chat_fn=Talker(lambda task: block("1")), rlm_child_timeout_s=1e-9) as env:
         env.reset()
-        assert "came to no answer: out_of_time" in error(env.execute("rlm_query('a')"))
+        assert "gave no answer: out_of_time" in error(env.execute("rlm_query('a')"))
 
 
 def test_children_of_an_episode_that_is_over_end_with_their_next_reply():
@@ -274,9 +274,9 @@ def test_a_fork_has_as_many_children_left_as_its_original_had():
         env.execute("rlm_query('a')")
         with env.fork() as twin:
             assert said(twin.execute("rlm_query('b')")) == "'ok'\n"
-            assert "as many REPLs" in error(twin.execute("rlm_query('c')"))
+            assert "used up its REPLs" in error(twin.execute("rlm_query('c')"))
         assert said(env.execute("rlm_query('d')")) == "'ok'\n"
-        assert "as many REPLs" in error(env.execute("rlm_query('e')"))
+        assert "used up its REPLs" in error(env.execute("rlm_query('e')"))
 
 
 def test_a_snapshot_knows_whom_to_ask_wherever_it_is_restored():

@@ -14,7 +14,7 @@ def test_what_is_given_comes_before_the_variable():
 
 def test_an_episode_may_ask_for_less_and_not_for_more():
     assert [settings.within("rlm_max_depth", asked, 2) for asked in (None, 0, 2)] == [2, 0, 2]
-    with pytest.raises(UsageError, match="rlm_max_depth is 3, and the most here is 2"):
+    with pytest.raises(UsageError, match="rlm_max_depth is 3, and the maximum here is 2"):
         settings.within("rlm_max_depth", 3, 2)
     with pytest.raises(UsageError, match="rlm_max_depth is 'x'"):
         settings.within("rlm_max_depth", "x", 2)

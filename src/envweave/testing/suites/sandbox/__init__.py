@@ -4,6 +4,7 @@ from envweave.testing.suites.sandbox.arguments import ArgumentTests
 from envweave.testing.suites.sandbox.asynchronous import AsyncTests
 from envweave.testing.suites.sandbox.files import FileTests
 from envweave.testing.suites.sandbox.forks import ForkTests
+from envweave.testing.suites.sandbox.inspection import InspectionTests
 from envweave.testing.suites.sandbox.lifetime import LifetimeTests, PoolTests
 from envweave.testing.suites.sandbox.limits import LimitTests, OutputTests
 from envweave.testing.suites.sandbox.runs import KillTests, RunTests, TimeoutTests
@@ -21,6 +22,7 @@ class BoundarySuite(
     FileTests,
     ToolTests,
     LimitTests,
+    InspectionTests,
     LongTextTests,
     LifetimeTests,
     PoolTests,

@@ -1,7 +1,7 @@
 import pytest
 
 from envweave.tools import Tool, ToolError
-from envweave.tools.loose import identifier, identifiers
+from envweave.tools.schema_arguments import identifier, identifiers
 
 
 def tool(**schema):

@@ -95,7 +95,7 @@ def test_its_environments_keep_the_contract(installed):
         ("test_transport.py", [], 50),
         ("test_vector.py", [], 50),
         ("test_provider.py", [], 15),
-        ("test_sandbox.py", ["-k", "file"], 20),  # the whole takes half a minute
+        ("test_sandbox.py", ["-k", "file"], 15),  # the whole takes half a minute
     ],
 )
 def test_it_passes_the_conformance_suites(installed, tmp_path, file, options, least):

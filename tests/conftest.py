@@ -33,7 +33,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if " at 0x" in item.nodeid:
             raise pytest.UsageError(f"{item.nodeid}: choose `ids` without the address of an object")
         parameters = item.callspec.params if hasattr(item, "callspec") else {}
-        if "docker_engine" in getattr(item, "fixturenames", ()) or _names_docker(parameters):
+        if "gc" in item.name.split("_") or "stray" in item.name or item.path.name == "test_providers.py":
+            item.add_marker(pytest.mark.xdist_group("docker 1"))  # `envweave gc` removes strays of the whole machine
+        elif "docker_engine" in getattr(item, "fixturenames", ()) or _names_docker(parameters):
             second = "images" in item.path.name or "sandbox" in item.path.name
             item.add_marker(pytest.mark.xdist_group("docker 2" if second else "docker 1"))
 

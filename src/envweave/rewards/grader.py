@@ -6,18 +6,8 @@ r"""Compare an answer with the expected one: the only grader of `envweave.reward
     undecided   the expected answer cannot be compared with anything, so nothing is known about the answer
 
 In a text, the answer is what the last `\boxed{…}` contains, else what follows the last `answer is`, `answer:` or
-`####`, else all of it. `numerals` says which forms of numbers are read.
-
-| expected | right |
-|---|---|
-| a number, or a text that is one | the same number; within a relative 1e-9 unless both are written as integers |
-| a bool, or `True` and `False` as text | `true`, `yes`, `false`, `no` in any case |
-| a list, `[1, 2]`, `(1, 2)` or `1, 2` | the same numbers in the same order; `1, 2 and 3` is a list |
-| a set, or `{1, 2}` | the same numbers in any order |
-| a mathematical expression as text, `\sqrt{2}/2` | the same text, or what `math-verify` calls equal; see `symbolic` |
-| other text | the same text, except for case, outer punctuation and space |
-
-A number must be written as a number: `6*7` is not an answer to "what is 6*7?".
+`####`, else all of it. docs/rewards.md has a table of the kinds of answers; `numerals` says which forms of numbers are
+read. A number must be written as a number: `6*7` is not an answer to "what is 6*7?".
 """
 
 from __future__ import annotations
@@ -25,6 +15,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Set
+from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal, DecimalException
 from fractions import Fraction
@@ -92,17 +83,13 @@ class Expected:
             raise ValueError("an empty text")
         if text.lower() in ("true", "false"):
             return cls("bool", _TRUTH[text.lower()])
-        try:
+        with suppress(ValueError):
             return cls("number", read_number(text, words=False))
-        except ValueError:
-            pass
-        try:
+        with suppress(ValueError):
             brackets = _brackets(text)
             if brackets or ", " in text:
                 numbers = [read_number(element, words=False) for element in _elements(text)]
                 return cls("set" if brackets == "{}" else "list", numbers, brackets)
-        except ValueError:
-            pass
         return cls("expression" if symbolic.looks_symbolic(text) else "text", text)
 
     def grade(self, answer: Any, *, tolerance: float | None = None) -> Grade:
@@ -137,11 +124,10 @@ class Expected:
     def _grade_expression(self, answer: Any) -> Grade:
         if _same_text(answer, self.value, spaces=""):
             return Grade("right")
-        text = _marked(str(answer))
-        equal = symbolic.is_equal(self.value, text)
-        if isinstance(equal, bool):
-            return Grade("right" if equal else "wrong")
-        return Grade("invalid" if equal.by_answer else "undecided", equal.reason)
+        try:
+            return Grade("right" if symbolic.compare(self.value, _marked(str(answer))) else "wrong")
+        except RuntimeError as error:
+            return Grade("undecided", str(error))
 
 
 def grade(answer: Any, expected: Any, *, tolerance: float | None = None) -> Grade:
@@ -249,21 +235,24 @@ def _brackets(text: str) -> str:
     return around if around in ("()", "[]", "{}") else ""
 
 
-def _answer_part(text: str) -> str:
-    """The part of a text that is marked as the answer; all of it if nothing is."""
+def _answer_part(text: str, *, denied: bool = True) -> str:
+    """The part of a text that is marked as the answer; all of it if nothing is.
+
+    Unless it may be `denied`, raises `ValueError` if the words before it deny it.
+    """
     boxed = text.rfind(_BOXED)
     if boxed >= 0:
         return _within_braces(text[boxed + len(_BOXED) :])
     marks = list(_MARK.finditer(text))
-    return text[marks[-1].end() :].strip() if marks else text
+    if not marks:
+        return text
+    if not denied and marks[-1][0] != "####" and is_denied(text[: marks[-1].start()], ""):
+        raise ValueError("words that deny the answer")
+    return text[marks[-1].end() :].strip()
 
 
 def _marked(text: str) -> str:
-    """`_answer_part`, unless the words before it deny it. Raises `ValueError` then."""
-    marks = list(_MARK.finditer(text))
-    if marks and _BOXED not in text and marks[-1][0] != "####" and is_denied(text[: marks[-1].start()], ""):
-        raise ValueError("words that deny the answer")
-    return _answer_part(text)
+    return _answer_part(text, denied=False)
 
 
 def _within_braces(text: str) -> str:

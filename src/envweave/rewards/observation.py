@@ -12,9 +12,8 @@ from __future__ import annotations
 
 import ast
 import copy
-import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from envweave.core.parse_code import parse, parsed
 from envweave.errors import BadResultError
@@ -39,11 +38,10 @@ def changed(observation: Any, **fields: Any) -> Any:
     if isinstance(observation, Mapping):
         return {**observation, **fields}
     for name in fields:
-        if not _has(observation, name):
-            raise BadResultError(
-                f"the observation, a {type(observation).__name__}, has no {name!r} and cannot be scored",
-                "derive it from `envweave.Observation`, or return a dict",
-            )
+        if not hasattr(observation, name):
+            kind = type(observation).__name__
+            hint = "derive it from `envweave.Observation`, or return a dict"
+            raise BadResultError(f"the observation, a {kind}, has no {name!r} and cannot be scored", hint)
     if callable(getattr(observation, "model_copy", None)):  # pydantic's models
         return observation.model_copy(update=fields)
     twin = copy.copy(observation)
@@ -52,27 +50,12 @@ def changed(observation: Any, **fields: Any) -> Any:
     return twin
 
 
-def _has(observation: Any, name: str) -> bool:
-    fields = getattr(type(observation), "model_fields", None)
-    if isinstance(fields, Mapping):
-        return name in fields or name in (getattr(observation, "model_extra", None) or ())
-    if dataclasses.is_dataclass(observation):
-        return any(field.name == name for field in dataclasses.fields(observation))
-    return hasattr(observation, name)
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Run:
-    """The result of a run."""
+class Run(NamedTuple):
+    """The result of code that was run."""
 
     success: bool
-    value: Any
-    """Of the last expression; None if there was none."""
-    stdout: str
-
-    @property
-    def last_line(self) -> str:
-        return self.stdout.rstrip().rpartition("\n")[2].strip()
+    answer: Any
+    """The value of the last expression, or the last line that was printed; None if there is neither."""
 
 
 def read_code(observation: Any) -> str:
@@ -99,21 +82,25 @@ def read_run(observation: Any) -> Run:
             "the observation has no result of a run",
             "the environment puts it in `execution_result`, or in `stdout` and `exit_code`",
         )
-    run = Run(success, member(result, "return_value"), stdout or "")
-    return _without_count(run, metadata.get("last_code"))
+    value, output = member(result, "return_value"), (stdout or "").rstrip()
+    if _ends_with_write(metadata.get("last_code")):  # its value is a number of characters, and not the answer
+        if value is None and _last_line(output).isdecimal():  # the coding environment prints it
+            output = output.rpartition("\n")[0].rstrip()
+        value = None if type(value) is int else value
+    return Run(success, value if value is not None else _last_line(output) or None)
 
 
-def _without_count(run: Run, code: Any) -> Run:
-    """Without the value of `sys.stdout.write(…)` as the last expression, which is a number of characters."""
-    if not (isinstance(code, str) and ".write(" in code) or not (type(run.value) is int or run.last_line.isdecimal()):
-        return run
-    tree = parsed(code)
+def _last_line(text: str) -> str:
+    return text.rpartition("\n")[2].strip()
+
+
+def _ends_with_write(code: Any) -> bool:
+    """Whether the last expression is a call such as `sys.stdout.write(…)`."""
+    tree = parsed(code) if isinstance(code, str) and ".write(" in code else None
     match tree.body[-1:] if tree is not None else []:
         case [ast.Expr(value=ast.Call(func=ast.Attribute(attr="write")))]:
-            if run.value is not None:
-                return dataclasses.replace(run, value=None)
-            return dataclasses.replace(run, stdout=run.stdout.rstrip().rpartition("\n")[0])  # the coding environment's
-    return run
+            return True
+    return False
 
 
 def read_tree(observation: Any) -> ast.Module | None:
@@ -126,11 +113,10 @@ def read_tree(observation: Any) -> ast.Module | None:
         return parse(read_code(observation))
     except SyntaxError as error:
         try:
-            success = read_run(observation).success
+            ran = read_run(observation).success
         except BadResultError:
-            success = False
-        if success:
-            raise BadResultError(
-                f"the code ran, but is not Python to the one here: {error.msg}", "score with the Python that runs it"
-            ) from error
-        return None
+            ran = False
+        if not ran:
+            return None
+        problem = f"the code ran, but is not Python to the one here: {error.msg}"
+        raise BadResultError(problem, "score with the Python that runs it") from error

@@ -132,37 +132,34 @@ class CompositeTransform(Transform):
             raise UsageError(f"{transforms!r} is not a list of transforms", "write CompositeTransform([first, second])")
         named = isinstance(transforms, Mapping)
         members = list(transforms.items()) if isinstance(transforms, Mapping) else [(_name(t), t) for t in transforms]
+        self.transforms: tuple[Callable[[Any], Any], ...] = tuple(transform for _, transform in members)
         self._members: list[tuple[str, Callable[[Any], Any]]] = []
         taken = {ENV}
         for name, transform in members:
             if not callable(transform) or isinstance(transform, type):
                 raise UsageError(f"transform {name!r} is {transform!r}", "give an object that takes an observation")
-            parts = isinstance(transform, CompositeTransform | Rubric) and not named
-            if not parts and checked_name(name) in taken:
-                raise UsageError(f"the name {name!r} is taken", "give the transforms as a dict by name")
             if named and isinstance(transform, CompositeTransform):
                 raise UsageError(f"{name!r} is a CompositeTransform, whose members have names", "put it in a list")
-            taken |= set() if parts else {name}
-            self._members.append((name, Rubric({name: transform}) if named and _scores(transform) else transform))
-        self.transforms: tuple[Callable[[Any], Any], ...] = tuple(transform for _, transform in members)
+            if named or not isinstance(transform, CompositeTransform | Rubric):  # whose parts have names of their own
+                if checked_name(name) in taken:
+                    raise UsageError(f"the name {name!r} is taken", "give the transforms as a dict by name")
+                taken.add(name)
+            self._members.append((name, Rubric({name: transform}) if named and _only_scores(transform) else transform))
 
     def __call__(self, observation: Any) -> Any:
         observation = credited(observation, Scores()) if member(observation, "reward") is not None else observation
         for name, transform in self._members:
-            own = _scores(transform) or isinstance(transform, CompositeTransform)
-            observation = transform(observation) if own else _followed(transform, name, observation)
+            observation = _applied(transform, name, observation)
         return observation
 
 
-def _scores(transform: Any) -> bool:
-    """Whether a transform only scores, so that its failures are data already."""
-    return isinstance(transform, Rubric) or (
-        isinstance(transform, RewardTransform) and type(transform).__call__ is RewardTransform.__call__
-    )
+def _only_scores(transform: Any) -> bool:
+    is_plain = isinstance(transform, RewardTransform) and type(transform).__call__ is RewardTransform.__call__
+    return is_plain or isinstance(transform, Rubric)
 
 
-def _followed(transform: Callable[[Any], Any], name: str, observation: Any) -> Any:
-    """What a transform makes of a copy, with what it changes of the reward as its contribution."""
+def _applied(transform: Callable[[Any], Any], name: str, observation: Any) -> Any:
+    """What a transform makes of a copy. If it has not added contributions, what it changes of the reward is one."""
     scores = Scores()
     before, metadata = member(observation, "reward"), metadata_of(observation)
     ledger = metadata.get("rewards", {})
@@ -172,7 +169,7 @@ def _followed(transform: Callable[[Any], Any], name: str, observation: Any) -> A
             raise BadResultError("it returned None", "return the observation")
         made, reward = metadata_of(found), read_reward(member(found, "reward"))
         if ledger != made.get("rewards", ledger) and ledger.items() <= made["rewards"].items():
-            return found  # it has called transforms of ours
+            return found
         if reward != before:
             scores.enter(name, None if reward is None else float(f"{reward - (before or 0.0):.15g}"))
         kept = {key: metadata[key] for key in ("rewards", "reward_errors", "error") if key in metadata}
@@ -205,14 +202,11 @@ def _name(transform: Any) -> str:
 
 def _read_component(name: str, given: Any) -> tuple[float, Component]:
     weight, component = given if isinstance(given, tuple) and len(given) == 2 else (1.0, given)
-    if isinstance(weight, bool) or not isinstance(weight, int | float) or not isfinite(weight):
-        raise UsageError(f"the weight of {name!r} is {weight!r}", f"use a finite number: {_FORM}")
+    checked_number(f"the weight of {name!r}", weight)
     if not callable(component) or isinstance(component, type):
         raise UsageError(f"component {name!r} is {component!r}", _FORM)
     if inspect.iscoroutinefunction(component) or inspect.iscoroutinefunction(type(component).__call__):
-        raise UsageError(
-            f"component {name!r} is a coroutine function", "write `def`: scores are computed without waiting"
-        )
+        raise UsageError(f"component {name!r} is a coroutine function", "write `def`: scores do not wait")
     if isinstance(component, Transform) and not isinstance(component, Rubric | RewardTransform):
         raise UsageError(f"component {name!r} is a transform that does not score", "derive it from RewardTransform")
     return float(weight), component

@@ -11,7 +11,7 @@ name is the code's own in a function that binds it, and elsewhere once a stateme
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Set
+from collections.abc import Iterable, Iterator, Set
 from typing import NamedTuple
 
 _LOOKUPS = frozenset({"getattr", "attrgetter", "methodcaller", "__getattribute__"})
@@ -41,7 +41,8 @@ def find_dangers(tree: ast.Module, patterns: Set[str]) -> list[Danger]:
         if not isinstance(scope, ast.Module | ast.ClassDef):
             own |= _local_names(scope) & patterns
         for node in _walk(scope):
-            found.update(Danger(getattr(node, "lineno", 0), pattern) for pattern in _patterns(node, own, patterns))
+            named = patterns & set(_named(node, own))
+            found.update(Danger(getattr(node, "lineno", 0), pattern) for pattern in named)
             own |= set() if isinstance(node, ast.arg) else _bound(node) & patterns
             if isinstance(node, _SCOPES):
                 scopes.append((node, around if isinstance(scope, ast.ClassDef) else own))
@@ -50,11 +51,12 @@ def find_dangers(tree: ast.Module, patterns: Set[str]) -> list[Danger]:
 
 def _walk(scope: ast.AST) -> Iterator[ast.AST]:
     """The nodes of a scope in the order in which they run; of scopes within it, what runs around them."""
-    waiting = _inside(scope)
+    waiting = [child for child in _children(scope) if _is_inside(child, scope)]
     while waiting:
         node = waiting.pop()
         yield node
-        waiting += _outside(node) if isinstance(node, _SCOPES) else _children(node)
+        within = isinstance(node, _SCOPES)
+        waiting += [child for child in _children(node) if not within or not _is_inside(child, node)]
 
 
 def _children(node: ast.AST) -> list[ast.AST]:
@@ -65,16 +67,11 @@ def _children(node: ast.AST) -> list[ast.AST]:
     return children
 
 
-def _inside(scope: ast.AST) -> list[ast.AST]:
+def _is_inside(child: ast.AST, scope: ast.AST) -> bool:
+    """Whether a child belongs to the new scope. Decorators, defaults and bases run around it."""
     if isinstance(scope, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-        return [*scope.body[::-1]]
-    return [scope.body] if isinstance(scope, ast.Lambda) else _children(scope)
-
-
-def _outside(scope: ast.AST) -> list[ast.AST]:
-    """Decorators, defaults and bases."""
-    within = {id(child) for child in _inside(scope)}
-    return [child for child in _children(scope) if id(child) not in within]
+        return isinstance(child, ast.stmt)
+    return not isinstance(scope, ast.Lambda) or child is scope.body
 
 
 def _local_names(scope: ast.AST) -> set[str]:
@@ -104,36 +101,27 @@ def _bound(node: ast.AST) -> set[str]:
     return set()
 
 
-def _patterns(node: ast.AST, own: Set[str], patterns: Set[str]) -> Iterator[str]:
+def _named(node: ast.AST, own: Set[str]) -> Iterable[str]:
+    """The patterns that a node matches, where `own` are names of the code itself."""
     match node:
         case ast.Import(names=names):
-            for alias in names:
-                yield from _modules(alias.name, patterns)
+            return [pattern for alias in names for pattern in _imports(alias.name)]
         case ast.ImportFrom(module=str(module), names=names, level=0):
-            for alias in names:
-                yield from _modules(f"{module}.{alias.name}", patterns)
-        case ast.Name(id=name, ctx=ast.Load()) if name in patterns and (_is_special(name) or name not in own):
-            yield name
-        case ast.Attribute(attr=name) | ast.Subscript(slice=ast.Constant(value=str(name))):
-            yield from _special(name, patterns)
+            return [pattern for alias in names for pattern in _imports(f"{module}.{alias.name}")]
+        case ast.Name(id=name, ctx=ast.Load()) if _is_special(name) or name not in own:
+            return [name]
+        case ast.Attribute(attr=name) | ast.Subscript(slice=ast.Constant(value=str(name))) if _is_special(name):
+            return [name]
         case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name), args=arguments) if name in _LOOKUPS:
-            for argument in arguments:
-                if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
-                    yield from _special(argument.value, patterns)
+            texts = [argument.value for argument in arguments if isinstance(argument, ast.Constant)]
+            return [text for text in texts if isinstance(text, str) and _is_special(text)]
+    return ()
 
 
-def _modules(name: str, patterns: Set[str]) -> Iterator[str]:
+def _imports(name: str) -> list[str]:
     """`os.path` is `import os.path` and `import os`."""
     parts = name.split(".")[:_DEEPEST]
-    for count in range(len(parts), 0, -1):
-        pattern = f"import {'.'.join(parts[:count])}"
-        if pattern in patterns:
-            yield pattern
-
-
-def _special(name: str, patterns: Set[str]) -> Iterator[str]:
-    if _is_special(name) and name in patterns:
-        yield name
+    return [f"import {'.'.join(parts[:count])}" for count in range(1, len(parts) + 1)]
 
 
 def _is_special(name: str) -> bool:

@@ -65,10 +65,12 @@ class Scores:
     def enter(self, name: str, value: Any, *, weight: float = 1.0) -> None:
         """Take a score. Raises `BadResultError`, and takes nothing, if it is not a number or its name is taken."""
         raw = _flat(name, value)
-        parts = {part: _weighted(number, weight) for part, number in raw.items()}
-        for part in parts:
+        parts = {part: None if number is None else number * weight for part, number in raw.items()}
+        for part, product in parts.items():
             if part in self.parts:
                 raise BadResultError(f"two contributions are named {part!r}", "give one of them another name")
+            if product is not None and not isfinite(product):
+                raise BadResultError(f"{raw[part]} times its weight {weight} is too large for a number")
         self.total = _total({**self.parts, **parts})
         self.parts.update(parts)
         self.raw.update(raw)
@@ -95,8 +97,7 @@ def credited(observation: Any, scores: Scores) -> Any:
     metadata["rewards"] = ledger.parts
     errors = ledger.errors | scores.errors
     if errors:
-        earlier = metadata.get("reward_errors")
-        metadata["reward_errors"] = {**(earlier if isinstance(earlier, Mapping) else {}), **errors}
+        metadata["reward_errors"] = {**metadata.get("reward_errors", {}), **errors}
         metadata["error"] = next(iter(metadata["reward_errors"].values()))
     done = {"done": True} if scores.done and member(observation, "done") is not None else {}
     return changed(observation, reward=ledger.total, metadata=metadata, **done)
@@ -105,10 +106,9 @@ def credited(observation: Any, scores: Scores) -> Any:
 def _read_ledger(observation: Any, metadata: Mapping[str, Any]) -> Scores:
     """The contributions so far. What they do not explain of the reward is the environment's."""
     found = metadata.get("rewards", {})
-    if not isinstance(found, Mapping) or not all(isinstance(name, str) for name in found):
-        raise BadResultError(
-            f"metadata['rewards'] is a {type(found).__name__}, not numbers by name", "use another key for it"
-        )
+    if not isinstance(found, Mapping):
+        problem = f"metadata['rewards'] is a {type(found).__name__}, not numbers by name"
+        raise BadResultError(problem, "use another key for it")
     ledger = Scores(parts={name: read_reward(value) for name, value in found.items()})
     known = ledger.total = _total(ledger.parts)
     try:
@@ -145,10 +145,3 @@ def _flat(name: str, value: Any) -> dict[str, float | None]:
         value.close()
         raise BadResultError("the scorer is a coroutine", "write `def`: rewards are computed without waiting")
     return {name: read_reward(value)}
-
-
-def _weighted(value: float | None, weight: float) -> float | None:
-    product = None if value is None else value * weight
-    if product is not None and not isfinite(product):
-        raise BadResultError(f"{value} times its weight {weight} is too large for a number")
-    return product

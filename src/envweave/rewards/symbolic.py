@@ -12,18 +12,15 @@ import importlib.util
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
 import threading
-from contextlib import suppress
-from dataclasses import dataclass
-from multiprocessing.connection import wait
 from typing import Any
 
 TIMEOUT = 3.0
 """Seconds for one comparison."""
 _START_TIMEOUT = 60.0
-_MOST_PROCESSES = 4
 _MEMORY_BYTES = 2 << 30
 LONGEST = 2_000
 """Characters of an expression."""
@@ -36,14 +33,6 @@ _POWER = re.compile(r"\^ *(-?[\w.]+)")
 _SQRT = re.compile(r"√ *(\w+)")
 
 
-@dataclass(frozen=True, slots=True)
-class Unknown:
-    """Why two expressions were not compared, and whether the answer is the cause."""
-
-    reason: str
-    by_answer: bool = False
-
-
 def looks_symbolic(text: str) -> bool:
     """Whether a text is a mathematical expression rather than words."""
     bare = re.sub(r"\\[a-zA-Z]+", " ", text)
@@ -51,16 +40,22 @@ def looks_symbolic(text: str) -> bool:
     return len(text) <= LONGEST and bool(has_operator) and _WORDS.search(bare) is None
 
 
-def is_equal(expected: str, answer: str) -> bool | Unknown:
-    """Whether an answer is mathematically equal to an expected expression. Takes bounded time."""
+def compare(expected: str, answer: str) -> bool:
+    """Whether an answer is mathematically equal to an expected expression. Takes bounded time.
+
+    Raises `ValueError` if the answer cannot be compared, and `RuntimeError` if the expected expression cannot.
+    """
     if not is_installed():
-        return Unknown("expressions are compared by math-verify; pip install 'envweave[math]'")
+        raise RuntimeError("expressions are compared by math-verify; pip install 'envweave[math]'")
     if len(answer) > LONGEST:
-        return Unknown(f"longer than {LONGEST} characters", by_answer=True)
-    try:
-        return _POOL.compare(to_latex(expected), to_latex(answer))
-    except OSError as error:
-        return Unknown(str(error))
+        raise ValueError(f"longer than {LONGEST} characters")
+    expected, answer = to_latex(expected), to_latex(answer)
+    verdict = _COMPARER.compare(expected, answer)
+    if verdict == "expected" or (not verdict and _COMPARER.compare(expected, expected) != "equal"):
+        raise RuntimeError("math-verify cannot read the expected answer")
+    if verdict not in ("equal", "different"):
+        raise ValueError("not a mathematical expression, or one that takes too long to compare")
+    return verdict == "equal"
 
 
 def is_installed() -> bool:
@@ -76,105 +71,76 @@ def to_latex(text: str) -> str:
     return re.sub(r"\\sqrt *\(([^()]*)\)", r"\\sqrt{\1}", text)
 
 
-class _Process:
-    """A process that compares one pair after the other."""
+class _Comparer:
+    """The process that compares, one pair at a time. It is started when needed and ends with this one."""
 
     def __init__(self) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", "from envweave.rewards.symbolic import serve; serve()"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env={"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "PYTHONHASHSEED": "0"},
-            bufsize=0,
-        )
-        if self._read(_START_TIMEOUT) != "ready":
-            self.kill()
-            raise OSError("math-verify does not start")
-
-    @property
-    def is_alive(self) -> bool:
-        return self._process.poll() is None
+        self._lock = threading.Lock()
+        self.process: subprocess.Popen[bytes] | None = None
+        self._socket: socket.socket | None = None
+        atexit.register(self.kill)
+        os.register_at_fork(after_in_child=self._begin_in_child)
 
     def compare(self, expected: str, answer: str) -> str:
         """`equal`, `different`, `expected` or `answer` if that cannot be parsed; empty if it took too long."""
-        with suppress(OSError):
-            assert self._process.stdin is not None
-            self._process.stdin.write(json.dumps([expected, answer]).encode() + b"\n")
-        return self._read(TIMEOUT)
+        with self._lock:
+            if self.process is None or self.process.poll() is not None:
+                self._start()
+            verdict = ""
+            try:
+                verdict = self._ask(json.dumps([expected, answer]) + "\n", TIMEOUT)
+            finally:
+                if not verdict:  # a late verdict would be taken for that of the next comparison
+                    self.kill()
+            return verdict
 
-    def _read(self, seconds: float) -> str:
-        stdout: Any = self._process.stdout
-        return os.read(stdout.fileno(), 64).decode().strip() if wait([stdout], seconds) else ""
+    def _start(self) -> None:
+        self.kill()
+        self._socket, theirs = socket.socketpair()
+        with theirs:
+            try:
+                self.process = subprocess.Popen(
+                    [sys.executable, "-c", "from envweave.rewards.symbolic import serve; serve()"],
+                    stdin=theirs.fileno(),
+                    stdout=theirs.fileno(),
+                    stderr=subprocess.DEVNULL,
+                    env={"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "PYTHONHASHSEED": "0"},
+                )
+            except OSError as error:
+                raise RuntimeError(str(error)) from error
+        if self._ask("", _START_TIMEOUT) != "ready":
+            self.kill()
+            raise RuntimeError("math-verify does not start")
+
+    def _ask(self, question: str, seconds: float) -> str:
+        assert self._socket is not None
+        self._socket.settimeout(seconds)
+        try:
+            self._socket.sendall(question.encode())
+            return self._socket.recv(64).decode().strip()
+        except OSError:
+            return ""
 
     def kill(self) -> None:
-        self._process.kill()
-        self._process.wait()
-        self.leave()
-
-    def leave(self) -> None:
-        """Close this side's ends: in a fork, the process belongs to the parent."""
-        self._process.returncode = self._process.returncode or 0
-        for pipe in (self._process.stdin, self._process.stdout):
-            assert pipe is not None
-            pipe.close()
-
-
-class _Pool:
-    """The processes that compare; started when needed, and ended with this one."""
-
-    def __init__(self) -> None:
-        self._room = threading.BoundedSemaphore(_MOST_PROCESSES)
-        self._idle: list[_Process] = []
-        atexit.register(self.close)
-        os.register_at_fork(after_in_child=self._begin_in_child)
-
-    def compare(self, expected: str, answer: str) -> bool | Unknown:
-        with self._room:
-            verdict = self._ask(expected, answer)
-            if verdict == "" and self._ask(expected, expected) != "equal":
-                verdict = "expected"
-        match verdict:
-            case "equal" | "different":
-                return verdict == "equal"
-            case "expected":
-                return Unknown("math-verify cannot read the expected answer")
-        return Unknown("not a mathematical expression, or one that takes too long to compare", by_answer=True)
-
-    def _ask(self, expected: str, answer: str) -> str:
-        process = self._taken()
-        verdict = ""
-        try:
-            verdict = process.compare(expected, answer)
-        finally:
-            if verdict:
-                self._idle.append(process)
-            else:
-                process.kill()
-        return verdict
-
-    def _taken(self) -> _Process:
-        """An idle process, or a new one. One that was killed while it was idle says nothing about an answer."""
-        while True:
-            try:
-                process = self._idle.pop()
-            except IndexError:
-                return _Process()
-            if process.is_alive:
-                return process
-            process.kill()
-
-    def close(self) -> None:
-        while self._idle:
-            self._idle.pop().kill()
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+        self._forget()
 
     def _begin_in_child(self) -> None:
-        while self._idle:
-            self._idle.pop().leave()
-        self._room = threading.BoundedSemaphore(_MOST_PROCESSES)
+        """The process belongs to the parent, where another thread may hold the lock."""
+        self._lock = threading.Lock()
+        if self.process is not None:
+            self.process.returncode = 0  # so that nothing warns about it or waits for it
+        self._forget()
+
+    def _forget(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+        self.process = self._socket = None
 
 
-_POOL = _Pool()
+_COMPARER = _Comparer()
 
 
 def serve() -> None:

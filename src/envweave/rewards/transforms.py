@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Any
 
 from envweave.core.parse_code import UnreadableError
 from envweave.errors import UsageError
 from envweave.rewards.grader import Expected, Grade
-from envweave.rewards.observation import Run, metadata_of, read_code, read_run, read_tree
+from envweave.rewards.observation import metadata_of, read_code, read_run, read_tree
 from envweave.rewards.rubric import CompositeTransform, RewardTransform, checked_name, checked_number
 from envweave.rewards.safety import Danger, find_dangers
 from envweave.rewards.scores import Score
@@ -24,6 +25,7 @@ DANGEROUS_PATTERNS = (
 STYLE_PAID = "style_paid"
 """The key of `metadata` under which environments pass on what style has earned in the episode so far."""
 
+_PATTERN = re.compile(r"import [^\W\d]\w*(\.[^\W\d]\w*)*|[^\W\d]\w*")
 _SHOWN = 200
 
 
@@ -59,13 +61,14 @@ class MathProblemTransform(RewardTransform):
 
     def score(self, observation: Any) -> Score:
         run = read_run(observation)
-        answer: Any = _answer(run) if run.success else None
-        if answer is None:
-            grade = Grade("invalid", "nothing was returned or printed" if run.success else "the code failed")
+        if not run.success:
+            grade = Grade("invalid", "the code failed")
+        elif run.answer is None:
+            grade = Grade("invalid", "nothing was returned or printed")
         else:
-            grade = self._expected.grade(answer, tolerance=self.tolerance)
+            grade = self._expected.grade(run.answer, tolerance=self.tolerance)
         note: dict[str, str] = {"verdict": grade.verdict}
-        note |= {} if answer is None else {"read": _shown(answer)}
+        note |= {"read": _shown(run.answer)} if run.success and run.answer is not None else {}
         note |= {"reason": grade.reason} if grade.reason else {}
         value = None if grade.score is None else self.reward * grade.score
         return Score(value, {"answer": note}, done=grade.verdict in ("right", "wrong"))
@@ -125,7 +128,7 @@ class CodeSafetyTransform(RewardTransform):
     ) -> None:
         """A pattern is `"import module"` or a name. Raises `UsageError` for anything else."""
         self.penalty = checked_number("penalty", penalty)
-        self.patterns = frozenset(_checked(patterns))
+        self.patterns = _checked(patterns)
         self.name = checked_name(name)
 
     def score(self, observation: Any) -> Score:
@@ -150,10 +153,6 @@ def create_safe_env_transform(*, penalty: float = -1.0) -> CompositeTransform:
     return CompositeTransform([CodeSafetyTransform(penalty), CodeQualityTransform()])
 
 
-def _answer(run: Run) -> Any:
-    return run.value if run.value is not None else run.last_line or None
-
-
 def _shown(answer: Any) -> str:
     try:
         text = str(answer).encode(errors="backslashreplace").decode()  # half a character cannot cross the wire
@@ -162,12 +161,11 @@ def _shown(answer: Any) -> str:
     return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
 
 
-def _checked(patterns: Iterable[str]) -> Iterable[str]:
+def _checked(patterns: Iterable[str]) -> frozenset[str]:
     if isinstance(patterns, str) or not isinstance(patterns, Iterable):
         raise UsageError(f"patterns is {patterns!r}", "give a list: ['import os', 'eval']")
-    for pattern in patterns:
-        name = pattern.removeprefix("import ") if isinstance(pattern, str) else ""
-        parts = name.split(".") if pattern != name else [name]
-        if not all(part.isidentifier() for part in parts):
+    found = tuple(patterns)
+    for pattern in found:
+        if not isinstance(pattern, str) or not _PATTERN.fullmatch(pattern):
             raise UsageError(f"{pattern!r} is not a pattern", "write 'import module', or a name such as 'eval'")
-        yield pattern
+    return frozenset(found)

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from envweave.envs.repl.scoring import correctness
+from envweave.envs.repl.settings import correctness
 from envweave.rewards import grade, symbolic
 from envweave.rewards.grader import Expected, matches, read_list, read_number
 from envweave.rewards.numerals import Number
@@ -339,16 +339,15 @@ def test_a_process_that_was_killed_while_it_was_idle_costs_no_answer():
     if not symbolic.is_installed():
         need("math", "math-verify is not installed")
     assert grade("1+x", "x+1").verdict == "right"
-    for process in symbolic._POOL._idle:
-        process._process.send_signal(signal.SIGKILL)
-        process._process.wait()
+    symbolic._COMPARER.process.send_signal(signal.SIGKILL)
+    symbolic._COMPARER.process.wait()
     assert grade("1+x", "x+1").verdict == "right"
 
 
 def test_an_expression_is_undecided_if_math_verify_does_not_start(monkeypatch):
     if not symbolic.is_installed():
         need("math", "math-verify is not installed")
-    symbolic._POOL.close()
+    symbolic._COMPARER.kill()
     monkeypatch.setattr(sys, "executable", "/nonexistent")
     assert grade("1+x", "x+1").score is None
     monkeypatch.setattr(sys, "executable", "/bin/true")

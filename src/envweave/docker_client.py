@@ -27,7 +27,7 @@ TIMEOUT = 120.0
 _DEFAULT_URL = "unix:///var/run/docker.sock"
 _LOOPBACK = "127.0.0.1"
 _SIGKILL_CODE = 137
-_OOM_CHECKS, _OOM_PAUSE = 10, 0.05
+_OOM_CHECKS, _OOM_PAUSE = 20, 0.1
 
 
 def daemon_url(host: str | None = None) -> str:

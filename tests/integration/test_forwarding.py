@@ -133,7 +133,9 @@ def forward(cluster):
     yield make
     for each in made:
         each.close()
-        assert not [thread for thread in threading.enumerate() if thread.name == f"envweave-forward-{each.port}"]
+        assert not each._tasks
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", each.port), timeout=5)
 
 
 @pytest.fixture(scope="module")

@@ -26,7 +26,7 @@ def test_a_node_that_is_lost_and_comes_back(serving, provide, cluster):
     late = provide()
     with cluster.without("kubelet"):
         late.start()
-        assert "is lost: its node 'node1' does not answer any more" in found_by(provider)
+        assert "is lost: its node 'node1' no longer answers" in found_by(provider)
         assert health(provider.url)
         with pytest.raises(ProviderError, match=r"is lost: its node 'node1'|finds no node"):
             late.wait_for_ready(PATIENCE)

@@ -88,15 +88,25 @@ class Provider(ABC):
         if not self.url:
             raise UsageError("there is no server to wait for", "call start() first")
         limit = timeout_s if timeout_s is not None else READY_TIMEOUT if isinstance(timeout, str) else timeout
-        self._wait_until_healthy(limit)
+        self._wait_until(self._health, limit, self._unhealthy_error)
 
-    def _wait_until_healthy(self, seconds: float) -> None:
-        wait_until(self._health, seconds, self._check_while_waiting, self._unhealthy_error)
-
-    def _check_while_waiting(self) -> None:
-        if self.cancelled:
-            raise ClosedError("the server was given up while it started")
-        self.check()
+    def _wait_until(
+        self, problem: Callable[[], str], seconds: float, failure: Callable[[str, float], ProviderError]
+    ) -> None:
+        """Wait until `problem` returns an empty string. Raises what `check` raises, or `failure` after that time."""
+        end = time.monotonic() + seconds
+        pause, next_check = _FIRST_PAUSE, 0.0
+        while found := problem():
+            too_late = time.monotonic() + pause > end
+            if self.cancelled:
+                raise ClosedError("the server was given up while it started")
+            if too_late or time.monotonic() >= next_check:
+                self.check()
+                next_check = time.monotonic() + _CHECK_PAUSE
+            if too_late:
+                raise failure(found, seconds)
+            time.sleep(pause)
+            pause = min(pause * 1.5, _LONGEST_PAUSE)
 
     def _health(self) -> str:
         """Return an empty string if all servers are healthy, else a reason."""
@@ -174,26 +184,6 @@ def health(url: str, timeout: float = 5.0) -> str:
         return str(error) or type(error).__name__
     finally:
         connection.close()
-
-
-def wait_until(
-    problem: Callable[[], str],
-    timeout: float,
-    check: Callable[[], None],
-    failure: Callable[[str, float], ProviderError],
-) -> None:
-    """Wait until `problem` returns an empty string. `check` raises to give up early, `failure` makes the error."""
-    end = time.monotonic() + timeout
-    pause, next_check = _FIRST_PAUSE, 0.0
-    while found := problem():
-        too_late = time.monotonic() + pause > end
-        if too_late or time.monotonic() >= next_check:
-            check()
-            next_check = time.monotonic() + _CHECK_PAUSE
-        if too_late:
-            raise failure(found, timeout)
-        time.sleep(pause)
-        pause = min(pause * 1.5, _LONGEST_PAUSE)
 
 
 def format_log(log: str) -> str:

@@ -2,58 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
-from envweave.core.schema import PositiveInt, PositiveNumber, VariableName
+from envweave.core.schema import PositiveInt
 from envweave.errors import UsageError
-from envweave.providers.base import READY_TIMEOUT
 from envweave.providers.direct_socket import DirectSocket
-from envweave.providers.options import Options
+from envweave.providers.image import ImageOptions
 
 
 @dataclass(frozen=True, kw_only=True)
-class ContainerOptions(Options):
-    """One container with a server in it. Defaults are those of Docker and the image."""
+class ContainerOptions(ImageOptions):
+    """One container with a server in it. Defaults are those of Docker and the image.
+
+    `extra` has further arguments of the Docker SDK's `containers.create`; they override the other options. There is no
+    swap on top of `memory`. `read_only` also turns off `direct`.
+    """
 
     subject: ClassVar[str] = "a container"
 
-    image: str = ""
-    command: Sequence[str] | None = None
-    """Replaces that of the image."""
-    env_vars: Mapping[VariableName, Any] = field(default_factory=dict, repr=False)
     volumes: Mapping[Any, str] = field(default_factory=dict)
     """From a folder on this machine or the name of a volume to a path inside; the suffix `:ro` makes it read-only."""
-    memory: str | int | None = None
-    """Bytes, or `512m`, `2g`; a container that uses more is killed. There is no swap on top."""
-    cpus: PositiveNumber | None = None
     pids: PositiveInt | None = None
     network: str | None = None
     """The name of a network, `bridge` or `host`."""
-    user: str | int | None = None
-    read_only: bool = False
-    """Only `tmpfs` and volumes are writable; this also turns off `direct`."""
-    tmpfs: Mapping[str, str] = field(default_factory=dict)
-    """From a path inside to the options of a file system in memory, e.g. `{"/tmp": "size=64m"}`."""
-    port: PositiveInt = 8000
-    """Port that the server listens on inside."""
     host_port: PositiveInt | None = None
-    """Port that it is published on. None lets Docker choose a free one."""
+    """Port that the server is published on. None lets Docker choose a free one."""
     direct: bool = True
     """Use a Unix socket to the server where possible: Docker's proxy halves the steps per second."""
     pull: Literal["missing", "always", "never"] = "missing"
-    ready_timeout: float = READY_TIMEOUT
-    """Seconds until a client gives up waiting for the server."""
     stop_timeout: int = 5
     """Seconds between SIGTERM and SIGKILL."""
     docker_host: str | None = None
-    extra: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    """Further arguments of the Docker SDK's `containers.create`; they override the options above."""
 
     def check(self) -> None:
-        if not self.image:
-            raise UsageError("no image is named", "e.g. 'echo-env:latest'")
         super().check()
         if self.network == "none":
             raise UsageError("a container without a network cannot be reached", "leave out network='none'")

@@ -1,7 +1,7 @@
 """A Unix socket that a server in a container listens on, beside its published port: faster than Docker's proxy.
 
 Its folder is mounted into the container, and our server listens at `ENVWEAVE_SOCKET`. Only this user can enter the
-folder on the host, and links in it are not followed, so whoever answers is the container. Servers of others and
+folder on the host, and links in it are not followed, so only the container can answer. Servers of others and
 daemons on other machines leave the folder empty; then clients use the published port.
 """
 

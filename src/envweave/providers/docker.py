@@ -8,7 +8,7 @@ import secrets
 import socket
 import sys
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
@@ -27,11 +27,12 @@ from envweave.docker_client import (
     remove_container,
     settled_state,
 )
-from envweave.errors import ProviderError, ProviderUnreachableError, UsageError
+from envweave.errors import ProviderError, ProviderUnreachableError
 from envweave.providers import direct_socket
-from envweave.providers.base import LOG_TAIL, Provider, format_log, labels
+from envweave.providers.base import LOG_TAIL, format_log, labels
 from envweave.providers.container import ContainerOptions
 from envweave.providers.direct_socket import DirectSocket
+from envweave.providers.image import ImageProvider
 from envweave.providers.resource import Resource
 
 PORT_LABEL = "envweave.port"
@@ -40,7 +41,7 @@ _UNREMOVED: set[tuple[str, str | None]] = set()
 """Names and daemons of containers whose daemon did not answer when they were to be removed."""
 
 
-class LocalDockerProvider(Provider):
+class LocalDockerProvider(ImageProvider):
     """One container. Docker chooses its port on this machine's loopback.
 
         with running(LocalDockerProvider("echo-env:latest", memory="512m")) as url: ...
@@ -49,25 +50,20 @@ class LocalDockerProvider(Provider):
     """
 
     kind: ClassVar[str] = "docker"
+    options_type = ContainerOptions
+    options: ContainerOptions
+    name = ""
+    _started_at = ""
+    _direct: DirectSocket | None = None
 
-    def __init__(self, image: str = "", **options: Any) -> None:
-        self.options = ContainerOptions.chosen({"image": image, **options})
-        self._name = self._started_at = ""
-        self._direct: DirectSocket | None = None
-        self._finalizer: weakref.finalize[..., Any] | None = None
-
-    def start(self, image: str = "", **options: Any) -> str:
-        if self._name:
-            raise UsageError(f"{self._name} has started already", "stop() it first, or use another provider")
-        given = {"image": image, **options} if image else options
-        chosen = self.options = ContainerOptions.chosen(given, self.options)
-        chosen.check()
+    def _start(self) -> str:
+        chosen = self.options
         name = f"envweave-{os.getpid()}-{secrets.token_hex(6)}"
         with connected(chosen.docker_host) as client:
             _remove_unremoved(client, chosen.docker_host)
             _ensure_image(client, chosen)
             _check_port(chosen)
-            self._name, self._direct = name, _direct_socket(chosen)
+            self.name, self._direct = name, _direct_socket(chosen)
             folder = "" if self._direct is None else self._direct.folder
             self._finalizer = weakref.finalize(self, _stop_and_remove, name, folder, chosen, os.getpid())
             try:
@@ -75,49 +71,24 @@ class LocalDockerProvider(Provider):
                 container = _uninterrupted(partial(client.containers.create, name=name, **arguments))
                 container.start()
                 container.reload()
-                self._started_at = container.attrs["State"]["StartedAt"]
-                self.url = self._published_url(container)
             except (*FAILURES, TypeError, ValueError) as error:  # the last two are for arguments in `extra`
-                self.stop()
                 raise ProviderError(*_start_failure(chosen, error)) from error
-            except BaseException:
-                self.stop()
-                raise
-        return self.url
-
-    def _published_url(self, container: Any) -> str:
-        host, port = published_host(self.options.docker_host), self.options.port
-        if self.options.network == "host":
-            return f"http://{host}:{port}"
-        bound = (container.attrs["NetworkSettings"].get("Ports") or {}).get(f"{port}/tcp")
-        if not bound:
-            self.check()  # a container that has ended has no ports
-            raise ProviderError(f"port {port} of {self._name} was not published")
-        return f"http://{host}:{bound[0]['HostPort']}"
+            self._started_at = container.attrs["State"]["StartedAt"]
+            if url := _url(container, chosen.port, chosen.docker_host):
+                return url
+        self.check()  # a container that has ended has no ports
+        raise ProviderError(f"port {chosen.port} of {name} was not published")
 
     def shortcut(self, url: str) -> str:
         return self._direct.address() if self._direct is not None and url == self.url else ""
 
-    @property
-    def ready_timeout(self) -> float:  # type: ignore[override]
-        return self.options.ready_timeout
-
-    @property
-    def env_vars(self) -> Mapping[str, str]:
-        return self.options.env_vars
-
-    @property
-    def name(self) -> str:
-        """Name of the container; empty if there is none."""
-        return self._name
-
     def check(self) -> None:
-        if not self._name:
+        if not self.name:
             raise ProviderError("there is no container", "call start() first")
         subject = f"the container of {self.options.image}"
         try:
             with connected(self.options.docker_host) as client:
-                container = client.containers.get(self._name)
+                container = client.containers.get(self.name)
                 state = settled_state(container)
                 if state["Running"] and not state.get("Dead") and not state.get("Paused"):
                     if self._started_at in ("", state["StartedAt"]):
@@ -133,15 +104,15 @@ class LocalDockerProvider(Provider):
 
     def logs(self, tail: int | None = None) -> str:
         with suppress(ProviderError, *FAILURES):
-            if self._name:
+            if self.name:
                 with connected(self.options.docker_host) as client:
-                    text = client.containers.get(self._name).logs(tail="all" if tail is None else tail)
+                    text = client.containers.get(self.name).logs(tail="all" if tail is None else tail)
                     return str(text.decode(errors="replace"))
         return ""
 
     def stop(self) -> None:
         finalizer, self._finalizer = self._finalizer, None
-        self._name = self._started_at = self.url = ""
+        self.name = self._started_at = self.url = ""
         self._direct = None
         if finalizer is not None:
             finalizer()
@@ -176,11 +147,11 @@ def _resource(container: Any, host: str | None) -> Resource:
     )
 
 
-def _url(container: Any, port: str, host: str | None) -> str:
-    """Return the URL of the server of a running container; empty if it is unknown."""
+def _url(container: Any, port: int | str, host: str | None) -> str:
+    """Return the URL of the server that listens on a port of a running container; empty if there is none."""
     if container.attrs.get("HostConfig", {}).get("NetworkMode") == "host":
         return f"http://{published_host(host)}:{port}" if port and container.status == "running" else ""
-    bound = container.ports.get(f"{port}/tcp") or next((each for each in container.ports.values() if each), None)
+    bound = container.ports.get(f"{port}/tcp")
     return f"http://{published_host(host)}:{bound[0]['HostPort']}" if bound else ""
 
 
@@ -232,20 +203,16 @@ def _ensure_image(client: Any, chosen: ContainerOptions) -> None:
     why = ""
     try:
         if chosen.pull != "always":
-            try:
+            with suppress(ImageNotFound):
                 client.images.get(chosen.image)
                 return
-            except ImageNotFound:
-                if chosen.pull == "never":
-                    raise
-        client.images.pull(chosen.image)
-        return
-    except ImageNotFound as error:
-        cause: Exception = error
+        if chosen.pull != "never":
+            client.images.pull(chosen.image)
+            return
     except FAILURES as error:
-        cause, why = error, f", and it cannot be pulled: {reason(error)}"
+        why = "" if isinstance(error, ImageNotFound) else f", and it cannot be pulled: {reason(error)}"
     hint = f"docker images lists those that exist; envweave build <id or path> -t {chosen.image} builds one"
-    raise ProviderError(f"no image {chosen.image!r} here{why}", hint) from cause
+    raise ProviderError(f"no image {chosen.image!r} here{why}", hint)
 
 
 def _start_failure(chosen: ContainerOptions, error: Exception) -> tuple[str, str]:

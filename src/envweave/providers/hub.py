@@ -27,7 +27,7 @@ class Space:
         return f"{os.environ.get('HF_SPACES_REGISTRY') or IMAGES}/{self._slug}:{tag}"
 
     def package(self, trust_remote_code: bool | None = None) -> str:
-        """What uv installs. Raises `UsageError` where nobody has agreed to run code from outside."""
+        """What uv installs. Raises `UsageError` without consent to run code from the Hub."""
         agreed = os.environ.get(TRUST, "") in ("1", "true") if trust_remote_code is None else trust_remote_code
         if not agreed:
             hint = f"read it, then pass trust_remote_code=True or set {TRUST}=1; its image runs behind a wall"

@@ -40,8 +40,7 @@ class Process:
         """`url` is where it will listen, if that is known before it reports it in its log."""
         self._mark = secrets.token_hex(8)
         self._owner = os.getpid()
-        self._log, path = tempfile.mkstemp(prefix="envweave-", suffix=".log")
-        os.unlink(path)  # the file vanishes with this process, however it ends
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115  (without a name: nothing is left if we are killed)
         owner = f"{process_identity.own_identity()} {process_identity.machine_id()}"
         try:
             self.popen = subprocess.Popen(  # noqa: S603  (the caller's own command)
@@ -54,7 +53,7 @@ class Process:
                 start_new_session=True,
             )
         except OSError as error:
-            os.close(self._log)
+            self._log.close()
             raise ProviderError(f"cannot run {command[0]!r}: {error.strerror or error}") from error
         self.pid = self.popen.pid
 
@@ -65,8 +64,9 @@ class Process:
 
     def log(self, tail: int | None = None) -> str:
         try:
-            text = os.pread(self._log, os.fstat(self._log).st_size, 0).decode(errors="replace")
-        except OSError:  # closed by `end`
+            log = self._log.fileno()
+            text = os.pread(log, os.fstat(log).st_size, 0).decode(errors="replace")
+        except (OSError, ValueError):  # closed by `end`
             return ""
         return text if tail is None else "\n".join(text.splitlines()[-tail:])
 
@@ -84,9 +84,7 @@ class Process:
         try:
             _kill_marked(self._mark)
         finally:
-            log, self._log = self._log, -1
-            if log >= 0:
-                os.close(log)
+            self._log.close()
 
     def _signal_group(self, number: int) -> None:
         with suppress(ProcessLookupError, PermissionError):

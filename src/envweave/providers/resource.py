@@ -12,7 +12,7 @@ from envweave.providers.base import is_stray
 
 @dataclass(frozen=True, kw_only=True)
 class Resource:
-    """One of them. `remove` ends it, whoever owns it."""
+    """One of them. `remove` ends it, whichever process owns it."""
 
     where: str
     """`docker`, `process` or `kubernetes`."""

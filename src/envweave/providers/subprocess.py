@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 from envweave.errors import ProviderError, UsageError
-from envweave.providers.base import LOG_TAIL, READY_TIMEOUT, Provider, format_log, wait_until
+from envweave.providers.base import READY_TIMEOUT, Provider
 from envweave.providers.process import READY, Process
 
 HOST = "127.0.0.1"
@@ -104,7 +104,7 @@ class SubprocessProvider(Provider):
         def too_late(found: str, seconds: float) -> ProviderError:
             return ProviderError(f"{self._subject} did not start in {seconds:g} s: {found}{self.formatted_log()}")
 
-        wait_until(problem, self._start_timeout, self._check_while_waiting, too_late)
+        self._wait_until(problem, self._start_timeout, too_late)
 
     def _start_process(self, command: Sequence[str], url: str = "") -> Process:
         self._process = process = Process(command, self._subject, self._variables(), self._cwd, url)
@@ -133,7 +133,7 @@ class SubprocessProvider(Provider):
         code = self.process.exit_code
         if code is not None:
             how = f"was killed by signal {-code}" if code < 0 else f"has ended with exit code {code}"
-            raise ProviderError(f"the server of {self._subject} {how}{format_log(self.process.log(LOG_TAIL))}")
+            raise ProviderError(f"the server of {self._subject} {how}{self.formatted_log()}")
 
     def logs(self, tail: int | None = None) -> str:
         return "" if self._process is None else self._process.log(tail)

@@ -5,14 +5,14 @@ Answers are plain data, as the server writes them.
 
 from __future__ import annotations
 
-import http
 import json
 import logging
 import os
 import socket
 import ssl
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from http.client import NOT_FOUND
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -45,28 +45,26 @@ _CHANNELS = "v4.channel.k8s.io"
 """Subprotocol in which the first byte of a message is the number of its channel."""
 _LOG = logging.getLogger(__name__)
 _LOG.setLevel(logging.INFO)  # at DEBUG, websockets logs the headers, and with them the token
-_GONE, _TAKEN = http.HTTPStatus.NOT_FOUND, http.HTTPStatus.CONFLICT
 
 
 class ClusterError(ProviderError):
-    """The API server refuses a request or cannot be reached. `temporary`: a retry may succeed."""
+    """The API server refuses a request with an HTTP status, or cannot be reached: then the status is None."""
 
-    def __init__(self, message: str, hint: str = "", status: int | None = None, temporary: bool = False) -> None:
+    def __init__(self, message: str, hint: str = "", status: int | None = None) -> None:
         super().__init__(message, hint)
         self.status = status
-        self.temporary = temporary
 
     @property
-    def gone(self) -> bool:
-        return self.status == _GONE
-
-    @property
-    def taken(self) -> bool:
-        return self.status == _TAKEN
+    def temporary(self) -> bool:
+        """Whether a retry may succeed."""
+        return self.status is None or may_pass(self.status)
 
 
 class ClusterClient:
-    """A client of one cluster, as one user. Threads may share it; `close` closes its sockets."""
+    """A client of one cluster, as one user. Threads may share it; `close` closes its sockets.
+
+    Raises `ProviderError` if no cluster is configured.
+    """
 
     def __init__(self, kubeconfig: str | None = None, context: str | None = None) -> None:
         self.configuration = client.Configuration()
@@ -115,7 +113,7 @@ class ClusterClient:
         try:
             self._call(self._method("delete", kind), name, namespace, body=body, namespace=namespace)
         except ClusterError as error:
-            if not error.gone:
+            if error.status != NOT_FOUND:
                 raise
 
     def node(self, name: str) -> dict[str, Any]:
@@ -160,7 +158,7 @@ class ClusterClient:
             )
         except InvalidStatus as error:
             status = error.response.status_code
-            raise ClusterError(*refusal(status, error.response.body, namespace), status, may_pass(status)) from error
+            raise ClusterError(*refusal(status, error.response.body, namespace), status) from error
         except (WebSocketException, OSError) as error:
             raise self._unreachable(error) from error
         with suppress(OSError):
@@ -178,7 +176,7 @@ class ClusterClient:
         try:
             found: dict[str, Any] = json.loads(self._ask(method, *arguments, namespace=namespace, **options))
         except ValueError as error:
-            raise ClusterError(f"{self.server} does not answer as an API server does", temporary=True) from error
+            raise ClusterError(f"{self.server} does not answer as an API server does") from error
         return found
 
     def _ask(self, method: Callable[..., Any], *arguments: Any, namespace: str, **options: Any) -> bytes:
@@ -189,24 +187,16 @@ class ClusterClient:
         except ApiException as error:
             if error.status in (None, 0):
                 raise self._unreachable(error) from error
-            message, hint = refusal(error.status, error.body, namespace)
             # Not chained: the exception may quote the manifest, and with it secrets.
-            raise ClusterError(message, hint, error.status, may_pass(error.status)) from None
+            raise ClusterError(*refusal(error.status, error.body, namespace), error.status) from None
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise self._unreachable(error) from error
         except ConfigException as error:  # raised when a token is refreshed
-            raise ClusterError(f"no credentials for {self.server}: {_text(error)}", temporary=True) from error
+            raise ClusterError(f"no credentials for {self.server}: {_text(error)}") from error
 
     def _unreachable(self, error: Exception) -> ClusterError:
         hint = "does kubectl work? check the kubeconfig, its context and your VPN"
-        return ClusterError(f"no API server answers at {self.server}: {_text(error)}", hint, temporary=True)
-
-
-@contextmanager
-def cluster_client(kubeconfig: str | None = None, context: str | None = None) -> Iterator[ClusterClient]:
-    """A client for the duration of a block. Raises `ProviderError` if no cluster is configured."""
-    with closing(ClusterClient(kubeconfig, context)) as made:
-        yield made
+        return ClusterError(f"no API server answers at {self.server}: {_text(error)}", hint)
 
 
 def _configure(configuration: Any, kubeconfig: str | None, context: str | None) -> tuple[bool, str]:
@@ -219,7 +209,7 @@ def _configure(configuration: Any, kubeconfig: str | None, context: str | None) 
     if not named and not context:
         try:
             config.load_incluster_config(client_configuration=configuration)
-            return True, _read(ACCOUNT / "namespace") or "default"
+            return True, _own_namespace()
         except ConfigException as error:
             tried.append(f"no service account of a pod ({_text(error)})")
     path = named or DEFAULT_CONFIG
@@ -250,11 +240,10 @@ def _tls_context(given: Any) -> ssl.SSLContext:
     return context
 
 
-def _read(path: Path) -> str:
-    try:
-        return path.read_text().strip()
-    except OSError:
-        return ""
+def _own_namespace() -> str:
+    with suppress(OSError):
+        return (ACCOUNT / "namespace").read_text().strip() or "default"
+    return "default"
 
 
 def _text(error: Exception) -> str:

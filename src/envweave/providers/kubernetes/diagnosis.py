@@ -18,6 +18,7 @@ _NO_CONTAINER = (
     *("CreateContainerConfigError", "CreateContainerError", "RunContainerError"),
     *("PreCreateHookError", "PreStartHookError", "PostStartHookError"),
 )
+_LESS = "request less or free resources"
 _TEMPORARY = (408, 429, 500, 502, 503, 504)
 _FORBIDDEN = re.compile(r'User "(?P<user>.*?)" cannot (?P<verb>\w+) resource "(?P<resource>[^"]+)"')
 
@@ -33,19 +34,22 @@ class Trouble:
     """The log to show is that of the previous container."""
 
 
+DELETED = Trouble("is being deleted: someone else removed it")
+
+
 def trouble(pod: Answer, *, waited: float, patience: float) -> Trouble | None:
     """Return why a pod cannot run; None if it runs or still may.
 
     `waited` is the number of seconds since the start, `patience` how many the scheduler has.
     """
     if pod["metadata"].get("deletionTimestamp"):
-        return Trouble("is being deleted: someone else removed it")
+        return DELETED
     status = pod.get("status") or {}
     if status.get("phase") in ("Failed", "Succeeded"):
         return _ended(status)
     if (pod.get("spec") or {}).get("restartPolicy") == "Never" and (ends := _ends(status)):
         return _end(ends[0])  # other containers of the pod may still run
-    if found := _waiting(status) or _unscheduled(status, waited, patience):
+    if found := _waiting(status) or _unscheduled(pod, waited, patience):
         return found
     if is_lost(pod):
         node = (pod.get("spec") or {}).get("nodeName", "")
@@ -55,16 +59,14 @@ def trouble(pod: Answer, *, waited: float, patience: float) -> Trouble | None:
 
 def is_ready(pod: Answer) -> bool:
     """Whether the cluster sends requests to the pod."""
-    going = bool(pod["metadata"].get("deletionTimestamp"))
-    return not going and (_condition(pod.get("status") or {}, "Ready") or {}).get("status") == "True"
+    return not pod["metadata"].get("deletionTimestamp") and _condition(pod, "Ready").get("status") == "True"
 
 
 def is_lost(pod: Answer) -> bool:
     """Whether its node is silent: the pod is not ready, but the last report of the node says that it is."""
-    status = pod.get("status") or {}
-    ready = (_condition(status, "Ready") or {}).get("status")
-    containers = status.get("containerStatuses") or []
-    return ready in ("False", "Unknown") and bool(containers) and all(each.get("ready") for each in containers)
+    containers = (pod.get("status") or {}).get("containerStatuses") or []
+    reported_ready = bool(containers) and all(each.get("ready") for each in containers)
+    return reported_ready and _condition(pod, "Ready").get("status") in ("False", "Unknown")
 
 
 def state_of(pod: Answer) -> str:
@@ -77,29 +79,26 @@ def state_of(pod: Answer) -> str:
         for kind in ("waiting", "terminated"):
             if reason := (state.get(kind) or {}).get("reason"):
                 return str(reason)
-    scheduled = _condition(status, "PodScheduled") or {}
+    scheduled = _condition(pod, "PodScheduled")
     if scheduled.get("status") == "False":
-        return f"{scheduled.get('reason') or 'not scheduled'}: {scheduled.get('message') or 'no reason given'}"
+        return f"{scheduled.get('reason') or 'not scheduled'}: {_message(scheduled)}"
     phase = str(status.get("phase") or "unknown").lower()
     return phase if phase != "running" or is_ready(pod) else "running, but not ready"
 
 
 def deployment_trouble(deployment: Answer) -> Trouble | None:
     """Return why a deployment cannot create its pods, e.g. a quota."""
-    failure = _condition(deployment.get("status") or {}, "ReplicaFailure") or {}
+    failure = _condition(deployment, "ReplicaFailure")
     if failure.get("status") != "True":
         return None
-    message = str(failure.get("message") or "no reason given")
-    hint = "request less or free resources" if "exceeded quota" in message else ""
-    return Trouble(f"cannot create its pods: {message}", hint)
+    hint = _LESS if "exceeded quota" in _message(failure) else ""
+    return Trouble(f"cannot create its pods: {_message(failure)}", hint)
 
 
 def node_trouble(node: Answer) -> str:
     """Return why a node does not work; empty if it does."""
-    ready = _condition(node.get("status") or {}, "Ready") or {}
-    if ready.get("status") == "True":
-        return ""
-    return f"{ready.get('reason') or 'not ready'}: {ready.get('message') or 'no reason given'}"
+    ready = _condition(node, "Ready")
+    return "" if ready.get("status") == "True" else f"{ready.get('reason') or 'not ready'}: {_message(ready)}"
 
 
 def warnings(events: Iterable[Answer], most: int = 3) -> str:
@@ -119,7 +118,7 @@ def refusal(status: int | None, body: object, namespace: str) -> tuple[str, str]
             hint = "the token or certificate has expired or is wrong: kubectl get pods should fail too"
             return "the cluster does not accept the credentials (401 Unauthorized)", hint
         case 403 if "exceeded quota" in said:
-            return f"the quota of namespace {namespace!r} does not allow it: {said}", "request less or free resources"
+            return f"the quota of namespace {namespace!r} does not allow it: {said}", _LESS
         case 403 if "is being terminated" in said:
             return f"the namespace {namespace!r} is being removed", "use another"
         case 403:
@@ -152,11 +151,11 @@ def _forbidden(said: str) -> tuple[str, str]:
 
 
 def _ended(status: Answer) -> Trouble:
-    reason, message = str(status.get("reason") or ""), str(status.get("message") or "").strip()
+    reason = status.get("reason")
     if reason == "DeadlineExceeded":
         return Trouble("has reached its lifetime and was ended", "lifetime=… sets a longer one")
     if reason:
-        return Trouble(f"was ended by the cluster ({reason}): {message or 'no reason given'}")
+        return Trouble(f"was ended by the cluster ({reason}): {_message(status)}")
     ends = _ends(status)
     return _end(ends[0]) if ends else Trouble(f"has ended ({status.get('phase')})")
 
@@ -183,30 +182,34 @@ def _waiting(status: Answer) -> Trouble | None:
     statuses = [*(status.get("initContainerStatuses") or []), *(status.get("containerStatuses") or [])]
     for container in statuses:
         waiting = (container.get("state") or {}).get("waiting") or {}
-        reason, message = waiting.get("reason"), str(waiting.get("message") or "").strip()
+        reason, message = waiting.get("reason"), _message(waiting)
         if reason in _NO_IMAGE:
             hint = "is its name right, and may the node pull it? image_pull_secrets=… and image_pull_policy=… may help"
-            return Trouble(f"has no image {container.get('image')!r} ({reason}): {message or 'no reason given'}", hint)
+            return Trouble(f"has no image {container.get('image')!r} ({reason}): {message}", hint)
         if reason in _NO_CONTAINER:
-            root = "runAsNonRoot" in message
-            hint = "user=1000 sets another user, hardened=False uses the image's" if root else ""
-            return Trouble(f"cannot be created ({reason}): {message or 'no reason given'}", hint)
-        last = (container.get("lastState") or {}).get("terminated")
+            hint = "user=1000 sets another user, hardened=False uses the image's" if "runAsNonRoot" in message else ""
+            return Trouble(f"cannot be created ({reason}): {message}", hint)
         if reason == "CrashLoopBackOff":
-            return _end(last or {}, again=True)
+            return _end((container.get("lastState") or {}).get("terminated") or {}, again=True)
     return None
 
 
-def _unscheduled(status: Answer, waited: float, patience: float) -> Trouble | None:
-    scheduled = _condition(status, "PodScheduled") or {}
+def _unscheduled(pod: Answer, waited: float, patience: float) -> Trouble | None:
+    scheduled = _condition(pod, "PodScheduled")
     if scheduled.get("status") != "False" or scheduled.get("reason") != "Unschedulable" or waited < patience:
         return None
     hint = "request less, or raise unschedulable_after=… if the cluster is adding a node"
-    return Trouble(f"finds no node: {scheduled.get('message') or 'no reason given'}", hint)
+    return Trouble(f"finds no node: {_message(scheduled)}", hint)
 
 
-def _condition(status: Answer, kind: str) -> Answer | None:
-    return next((each for each in status.get("conditions") or [] if each.get("type") == kind), None)
+def _condition(found: Answer, kind: str) -> Answer:
+    """Return a condition of an object; empty if it has none of that kind."""
+    conditions = (found.get("status") or {}).get("conditions") or []
+    return next((each for each in conditions if each.get("type") == kind), {})
+
+
+def _message(found: Answer) -> str:
+    return str(found.get("message") or "").strip() or "no reason given"
 
 
 def _status(body: object) -> Answer:

@@ -8,13 +8,14 @@ such a client are still forwarded until the pod sends nothing for `SILENCE` seco
 from __future__ import annotations
 
 import asyncio
-import socket
-import threading
+import concurrent.futures
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed, ConnectionClosedError
+
+from envweave.core.loop import LoopThread, running_loop
 
 Connect = Callable[[], Awaitable[ClientConnection]]
 """Opens the WebSocket of one connection. If it raises, that connection ends."""
@@ -24,7 +25,8 @@ _DATA = 0
 _CHUNK = 64 * 1024
 _READ_END = 1.0
 """Seconds for a client to see the end and close: closing first could discard what it has not read yet."""
-_JOIN = 2.0
+_CLOSE_TIMEOUT = 2.0
+_THREAD = LoopThread()
 
 
 class PortForward:
@@ -34,35 +36,23 @@ class PortForward:
         self.trouble = ""
         """Why the last connection failed that did."""
         self._connect = connect
-        self._listener = socket.create_server(("127.0.0.1", 0), backlog=512)
-        self.port: int = self._listener.getsockname()[1]
         self._tasks: set[asyncio.Task[None]] = set()
-        self._loop = asyncio.new_event_loop()
-        self._stopped = asyncio.Event()
-        self._thread = threading.Thread(target=self._run, name=f"envweave-forward-{self.port}", daemon=True)
-        self._thread.start()
+        self._loop = _THREAD.loop
+        self._server = _THREAD.run(asyncio.start_server(self._accept, "127.0.0.1", 0, backlog=512))
+        self.port: int = self._server.sockets[0].getsockname()[1]
 
     def close(self) -> None:
         """End the port and all connections. Can be called twice."""
-        with suppress(RuntimeError):  # the loop is closed already
-            self._loop.call_soon_threadsafe(self._stopped.set)
-        if self._thread is not threading.current_thread():
-            self._thread.join(_JOIN)
+        closing = asyncio.run_coroutine_threadsafe(self._close(), self._loop)
+        if running_loop() is not self._loop:  # garbage may be collected on its thread too
+            concurrent.futures.wait([closing], timeout=2 * _CLOSE_TIMEOUT)
 
-    def _run(self) -> None:
-        try:
-            self._loop.run_until_complete(self._serve())
-        finally:
-            self._loop.close()
-
-    async def _serve(self) -> None:
-        server = await asyncio.start_server(self._accept, sock=self._listener)
-        await self._stopped.wait()
-        server.close()
+    async def _close(self) -> None:
+        self._server.close()
         for task in self._tasks:
             task.cancel()
         if self._tasks:
-            await asyncio.wait(self._tasks, timeout=_JOIN)
+            await asyncio.wait(self._tasks, timeout=_CLOSE_TIMEOUT)
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = self._loop.create_task(self._forward(reader, writer))

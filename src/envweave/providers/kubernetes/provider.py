@@ -7,15 +7,18 @@ import secrets
 import time
 import weakref
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
+from http.client import NOT_FOUND
 from typing import Any, ClassVar
 
 from envweave.core import process_identity
-from envweave.errors import ProviderError, ProviderUnreachableError, UsageError
-from envweave.providers.base import LOG_TAIL, READY_TIMEOUT, Provider, format_log, health, is_stray, wait_until
+from envweave.errors import ProviderError, ProviderUnreachableError
+from envweave.providers.base import LOG_TAIL, READY_TIMEOUT, format_log, health, is_stray
+from envweave.providers.image import ImageProvider
 from envweave.providers.kubernetes import manifests
-from envweave.providers.kubernetes.cluster import ClusterClient, ClusterError, cluster_client
+from envweave.providers.kubernetes.cluster import ClusterClient, ClusterError
 from envweave.providers.kubernetes.diagnosis import (
+    DELETED,
     Trouble,
     deployment_trouble,
     is_ready,
@@ -33,7 +36,7 @@ _NODE_CHECK_AFTER = 5.0
 _REMOVED = Trouble("is gone: someone else removed it")
 
 
-class KubernetesProvider(Provider):
+class KubernetesProvider(ImageProvider):
     """One pod, or with `replicas` a deployment of several, and a service in front of them.
 
         with running(KubernetesProvider("registry.example/echo-env:1", memory="512m")) as url: ...
@@ -43,34 +46,23 @@ class KubernetesProvider(Provider):
     """
 
     kind: ClassVar[str] = "kubernetes"
+    options_type = WorkloadOptions
+    options: WorkloadOptions
+    _replicas: Replicas | None = None
+    _was_ready = False
+    _waiting = False
+    _may_read_nodes = True
 
-    def __init__(self, image: str = "", **options: Any) -> None:
-        self.options = WorkloadOptions.chosen({"image": image, **options})
-        self._replicas: Replicas | None = None
-        self._finalizer: weakref.finalize[..., Any] | None = None
-        self._was_ready = False
-        self._waiting = False
-        self._may_read_nodes = True
-
-    def start(self, image: str = "", **options: Any) -> str:
-        if self._replicas is not None:
-            raise UsageError(f"{self.name} has started already", "stop() it first, or use another provider")
-        given = {"image": image, **options} if image else options
-        chosen = self.options = WorkloadOptions.chosen(given, self.options)
-        chosen.check()
-        client = ClusterClient(chosen.kubeconfig, chosen.context)
-        made = self._replicas = Replicas(client, f"envweave-{os.getpid()}-{secrets.token_hex(6)}", chosen)
+    def _start(self) -> str:
+        client = ClusterClient(self.options.kubeconfig, self.options.context)
+        name = f"envweave-{os.getpid()}-{secrets.token_hex(6)}"
+        made = self._replicas = Replicas(client, name, self.options)
         self._finalizer = weakref.finalize(self, made.end)
         self._was_ready = False
-        try:
-            made.create()
-            if made.reach == "pod":  # its address is not known before it is scheduled
-                self._wait(lambda: "" if made.pods() and made.urls else "no pod has an address", READY_TIMEOUT)
-        except BaseException:
-            self.stop()
-            raise
-        self.url = made.url
-        return self.url
+        made.create()
+        if made.reach == "pod":  # its address is not known before it is scheduled
+            self._wait_until(made.address_problem, READY_TIMEOUT, self._unhealthy_error)
+        return made.url
 
     @property
     def name(self) -> str:
@@ -82,14 +74,6 @@ class KubernetesProvider(Provider):
         return self._replicas.namespace if self._replicas else self.options.namespace
 
     @property
-    def ready_timeout(self) -> float:  # type: ignore[override]
-        return self.options.ready_timeout
-
-    @property
-    def env_vars(self) -> Mapping[str, str]:
-        return self.options.env_vars
-
-    @property
     def servers(self) -> int:
         return self.options.replicas
 
@@ -98,11 +82,13 @@ class KubernetesProvider(Provider):
         """One URL per pod. Those of `port-forward` stay the same; addresses of pods are as of the last `check`."""
         return self._replicas.urls if self._replicas and self.url else ()
 
-    def _wait_until_healthy(self, seconds: float) -> None:
-        self._wait(self._health, seconds)
+    def wait_for_ready(self, timeout: float | str = READY_TIMEOUT, timeout_s: float | None = None) -> None:
+        super().wait_for_ready(timeout, timeout_s)
         self._was_ready = True
 
-    def _wait(self, problem: Callable[[], str], seconds: float) -> None:
+    def _wait_until(
+        self, problem: Callable[[], str], seconds: float, failure: Callable[[str, float], ProviderError]
+    ) -> None:
         """Wait, and ignore temporary failures of the API server."""
 
         def found() -> str:
@@ -115,7 +101,7 @@ class KubernetesProvider(Provider):
 
         self._waiting = True
         try:
-            wait_until(found, seconds, self._check_while_waiting, self._unhealthy_error)
+            super()._wait_until(found, seconds, failure)
         finally:
             self._waiting = False
 
@@ -146,51 +132,45 @@ class KubernetesProvider(Provider):
         made = self._started()
         try:
             pods = made.pods()
-            found = self._pod_trouble(made, pods) if made.kind == "Pod" else self._deployment_trouble(made, pods)
+            if made.kind == "Deployment":
+                self._check_deployment(made, pods)
+            elif pods:
+                self._check_pod(made, pods[0])
+            else:
+                raise self._failure(made, _REMOVED)
         except ClusterError as error:
             if not error.temporary:
                 raise
-            if self._waiting:
-                return
-            raise ProviderUnreachableError(error.message, error.hint) from error
+            if not self._waiting:
+                raise ProviderUnreachableError(error.message, error.hint) from error
         if self.url and made.reach == "pod":
             self.url = made.url or self.url
-        if found is None:
-            return
-        pod, what = found
-        log = ""
-        if pod:
-            with suppress(ProviderError):
-                log = made.client.log(pod, made.namespace, manifests.CONTAINER, LOG_TAIL, previous=what.previous)
-        shown = format_log(log) if log or "exit code" in what.what else ""
-        raise ProviderError(f"the {made.kind.lower()} of {self.options.image} {what.what}{shown}", what.hint)
 
-    def _pod_trouble(self, made: Replicas, pods: list[dict[str, Any]]) -> tuple[str, Trouble] | None:
-        return self._trouble(made, pods[0]) if pods else ("", _REMOVED)
-
-    def _deployment_trouble(self, made: Replicas, pods: list[dict[str, Any]]) -> tuple[str, Trouble] | None:
+    def _check_deployment(self, made: Replicas, pods: list[dict[str, Any]]) -> None:
         """Once all pods were ready, it is enough that one is: the deployment replaces the others."""
         try:
             deployment = made.client.read("Deployment", made.name, made.namespace)
         except ClusterError as error:
-            if error.gone:
-                return "", _REMOVED
-            raise
+            if error.status != NOT_FOUND:
+                raise
+            raise self._failure(made, _REMOVED) from None
         if deployment["metadata"].get("deletionTimestamp"):
-            return "", Trouble("is being deleted: someone else removed it")
+            raise self._failure(made, DELETED)
         if self._was_ready and any(is_ready(pod) for pod in pods):
-            return None
+            return
         if found := deployment_trouble(deployment):
-            return "", found
-        current = [pod for pod in pods if not pod["metadata"].get("deletionTimestamp")]
-        return next(filter(None, (self._trouble(made, pod) for pod in current)), None)
+            raise self._failure(made, found)
+        for pod in pods:
+            if not pod["metadata"].get("deletionTimestamp"):
+                self._check_pod(made, pod)
 
-    def _trouble(self, made: Replicas, pod: dict[str, Any]) -> tuple[str, Trouble] | None:
+    def _check_pod(self, made: Replicas, pod: dict[str, Any]) -> None:
         waited = time.monotonic() - made.began
         found = trouble(pod, waited=waited, patience=self.options.unschedulable_after)
         if found is None and not is_ready(pod) and waited > _NODE_CHECK_AFTER:
             found = self._node_trouble(made, str(pod["spec"].get("nodeName") or ""))
-        return None if found is None else (pod["metadata"]["name"], found)
+        if found is not None:
+            raise self._failure(made, found, pod["metadata"]["name"])
 
     def _node_trouble(self, made: Replicas, node: str) -> Trouble | None:
         if not node or not self._may_read_nodes:
@@ -198,9 +178,19 @@ class KubernetesProvider(Provider):
         try:
             problem = node_trouble(made.client.node(node))
         except ClusterError as error:
-            self._may_read_nodes = error.temporary or error.gone
-            return Trouble(f"is lost: its node {node!r} is gone") if error.gone else None
+            gone = error.status == NOT_FOUND
+            self._may_read_nodes = error.temporary or gone
+            return Trouble(f"is lost: its node {node!r} is gone") if gone else None
         return Trouble(f"is lost: its node {node!r} does not work: {problem}") if problem else None
+
+    def _failure(self, made: Replicas, found: Trouble, pod: str = "") -> ProviderError:
+        """Return the error, with the log of the pod if one is named."""
+        log = ""
+        with suppress(ProviderError):
+            if pod:
+                log = made.client.log(pod, made.namespace, manifests.CONTAINER, LOG_TAIL, previous=found.previous)
+        shown = format_log(log) if log or "exit code" in found.what else ""
+        return ProviderError(f"the {made.kind.lower()} of {self.options.image} {found.what}{shown}", found.hint)
 
     def logs(self, tail: int | None = None) -> str:
         made = self._replicas
@@ -235,7 +225,7 @@ def list_workloads(
 
     `namespace` may be `all`; None means that of the kubeconfig.
     """
-    with cluster_client(kubeconfig, context) as client:
+    with closing(ClusterClient(kubeconfig, context)) as client:
         where = None if namespace == "all" else namespace or client.namespace
         selector = f"envweave.owner,{manifests.WORKLOAD}"
         listed = [("Deployment", each) for each in client.list_objects("Deployment", where, selector)]
@@ -254,7 +244,7 @@ def _resource(kind: str, found: Mapping[str, Any], kubeconfig: str | None, conte
     port = next((each["containerPort"] for each in spec["containers"][0].get("ports") or ()), 0)
 
     def remove() -> None:
-        with cluster_client(kubeconfig, context) as client:
+        with closing(ClusterClient(kubeconfig, context)) as client:
             client.delete("Service", name, namespace)
             client.delete(kind, name, namespace)
 

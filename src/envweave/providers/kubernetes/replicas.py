@@ -9,14 +9,15 @@ import socket
 import threading
 import time
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
+from http.client import CONFLICT
 from typing import TYPE_CHECKING, Any
 
 from envweave.core.threads import run_in_thread
 from envweave.errors import ProviderError
 from envweave.providers.base import labels
 from envweave.providers.kubernetes import manifests
-from envweave.providers.kubernetes.cluster import ClusterClient, ClusterError, cluster_client
+from envweave.providers.kubernetes.cluster import ClusterClient, ClusterError
 from envweave.providers.kubernetes.diagnosis import is_ready
 from envweave.providers.kubernetes.port_forward import PortForward
 from envweave.providers.kubernetes.workload import WorkloadOptions
@@ -66,14 +67,14 @@ class Replicas:
         try:
             root = self.client.create(make(self.name, self.options, labels(), expires, owners), self.namespace)
         except ClusterError as error:
-            self._created_by_us = not error.taken
+            self._created_by_us = error.status != CONFLICT
             raise
         service = manifests.service(self.name, self.options, labels(), expires, [manifests.owner(root)])
         self.client.create(service, self.namespace)
         if self.reach == "port-forward":
             for index in range(self.options.replicas):
                 self._forwards.append(PortForward(functools.partial(self._open_port, index)))
-        threading.Thread(target=self._renew_lease, name="envweave-lease", daemon=True).start()
+        threading.Thread(target=self._renew_until_end, name="envweave-lease", daemon=True).start()
 
     def pods(self) -> list[dict[str, Any]]:
         """Return the pods, oldest first, and update the pod behind each URL."""
@@ -81,6 +82,9 @@ class Replicas:
         found.sort(key=lambda pod: (pod["metadata"]["creationTimestamp"], pod["metadata"]["name"]))
         self._assign(found)
         return found
+
+    def address_problem(self) -> str:
+        return "" if self.pods() and self.urls else "no pod has an address"
 
     @property
     def service_url(self) -> str:
@@ -138,15 +142,18 @@ class Replicas:
         while time.monotonic() < end and self.pods():
             time.sleep(_GONE_PAUSE)
 
-    def _renew_lease(self) -> None:
+    def _renew_until_end(self) -> None:
         every = pause = self.options.lease / _RENEWALS
         while not self._ended.wait(pause):
             try:
-                expires = {manifests.EXPIRES: manifests.expiry(self.options.lease)}
-                self.client.annotate(self.kind, self.name, self.namespace, expires)
+                self._renew()
                 pause = every
-            except Exception:  # whatever it is, the next renewal may succeed
+            except Exception:  # the next renewal may succeed
                 pause = every / _RENEWALS
+
+    def _renew(self) -> None:
+        expires = {manifests.EXPIRES: manifests.expiry(self.options.lease)}
+        self.client.annotate(self.kind, self.name, self.namespace, expires)
 
     def _assign(self, pods: Sequence[dict[str, Any]]) -> None:
         """Keep the pod of each URL while it lives; then assign one that is ready and has no URL yet."""
@@ -186,7 +193,10 @@ class Replicas:
 def delete_undeleted() -> None:
     """Delete what could not be deleted earlier."""
     for pending in list(_UNDELETED):
-        with suppress(ProviderError), cluster_client(pending.options.kubeconfig, pending.options.context) as client:
+        with (
+            suppress(ProviderError),
+            closing(ClusterClient(pending.options.kubeconfig, pending.options.context)) as client,
+        ):
             client.delete(pending.kind, pending.name, pending.namespace)
             client.delete("Service", pending.name, pending.namespace)
             _UNDELETED.discard(pending)

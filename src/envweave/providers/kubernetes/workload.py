@@ -7,38 +7,26 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
-from envweave.core.schema import NonNegativeNumber, PositiveInt, PositiveNumber, VariableName
+from envweave.core.schema import NonNegativeNumber, PositiveInt, PositiveNumber
 from envweave.errors import UsageError
-from envweave.providers.base import READY_TIMEOUT
-from envweave.providers.options import Options
+from envweave.providers.image import ImageOptions
 
 
 @dataclass(frozen=True, kw_only=True)
-class WorkloadOptions(Options):
-    """One pod with a server in it, or several that share nothing. Defaults are those of the cluster and the image."""
+class WorkloadOptions(ImageOptions):
+    """One pod with a server in it, or several that share nothing. Defaults are those of the cluster and the image.
+
+    Everyone who may read pods can read `env_vars`; for secrets use `envFrom` in `extra`, which is merged into the pod
+    specification, list items by name; the name of the container is `server`. `user` is a UID or `UID:GID`; None means
+    the image's user, which must be a number and not root. `ready_timeout` includes the time to pull the image.
+    """
 
     subject: ClassVar[str] = "a workload"
 
-    image: str = ""
-    command: Sequence[str] | None = None
-    """Arguments of the container, as in `docker run`: the entry point of the image stays."""
-    env_vars: Mapping[VariableName, Any] = field(default_factory=dict, repr=False)
-    """Everyone who may read pods can read them; for secrets use `envFrom` in `extra`."""
-    port: PositiveInt = 8000
-    """Port that the server listens on inside."""
-    memory: str | int | None = None
-    """Bytes, or `512m`, `2g` as Docker writes them; a server that uses more is killed."""
-    cpus: PositiveNumber | None = None
     requests: Mapping[str, Any] = field(default_factory=dict)
     """Resources that the scheduler reserves, in the syntax of Kubernetes: `{"cpu": "500m", "memory": "1Gi"}`."""
     limits: Mapping[str, Any] = field(default_factory=dict)
     """The same for upper limits; `memory` and `cpus` override them."""
-    user: str | int | None = None
-    """UID, or `UID:GID`. None means the image's user, which must be a number and not root."""
-    read_only: bool = False
-    """Only `tmpfs` is writable."""
-    tmpfs: Mapping[str, str] = field(default_factory=dict)
-    """From a path inside to the options of a file system in memory, e.g. `{"/tmp": "size=64m"}`."""
     hardened: bool = True
     """Run as non-root, without capabilities, with the runtime's seccomp profile. False uses the cluster's defaults."""
     replicas: PositiveInt = 1
@@ -65,14 +53,8 @@ class WorkloadOptions(Options):
     """Seconds between SIGTERM and SIGKILL; `stop` does not wait for them."""
     unschedulable_after: NonNegativeNumber = 10.0
     """Seconds that the scheduler has to find a node; raise it if the cluster adds nodes on demand."""
-    ready_timeout: float = READY_TIMEOUT
-    """Seconds until a client gives up waiting for the server, including the time to pull the image."""
-    extra: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    """Merged into the pod specification, list items by name; the name of the container is `server`."""
 
     def check(self) -> None:
-        if not self.image:
-            raise UsageError("no image is named", "e.g. 'registry.example/echo-env:1'")
         super().check()
         if self.lifetime is not None and self.replicas > 1:
             raise UsageError("a lifetime is for one replica only", "a deployment replaces pods that end")

@@ -7,6 +7,7 @@ EnvWeaveError
 │   ├── VersionError           the name exists, the version asked for does not
 │   ├── DuplicateIDError       the ID is registered already
 │   ├── UnavailableError       a scheme, backend or extra that is not installed
+│   ├── TaskNotFoundError      no task has that ID or index, or no split that name
 │   ├── InvalidActionError     the action does not fit its schema
 │   ├── WrongAgentError        an agent acted out of turn, or is missing
 │   ├── ResetNeededError       step before reset, or after the end
@@ -22,7 +23,13 @@ EnvWeaveError
 │   ├── IsolationError         this machine does not support the isolation asked for
 │   └── SessionEndedError      the session in the sandbox has ended
 ├── LanguageModelError         the language model: its endpoint refused, failed or gave an invalid answer
+│   ├── ContextOverflowError   the conversation is longer than the model accepts
+│   ├── ModelAuthenticationError  the key is missing, wrong or not allowed to use the model
+│   ├── InvalidReplyError      the answer is not a chat completion, or holds something that cannot be read
 │   └── ModelUnavailableError  it is unreachable, overloaded or too slow; retry later
+│       ├── RateLimitError     too many requests or tokens
+│       ├── ModelTimeoutError  no answer within the time of the call
+│       └── IncompleteStreamError  a streamed reply ended before it was complete
 ├── TransportError             the connection
 │   ├── CapacityError          the server accepts no more sessions now
 │   ├── SessionLostError       the session and its episode are lost
@@ -110,6 +117,12 @@ class UnavailableError(UsageError):
     """A scheme, backend or optional package that is not installed."""
 
     code = "usage.unavailable"
+
+
+class TaskNotFoundError(UsageError, LookupError):
+    """No task has that ID or index, or no split that name."""
+
+    code = "usage.task_not_found"
 
 
 class InvalidActionError(UsageError):
@@ -203,11 +216,47 @@ class LanguageModelError(EnvWeaveError):
     code = "model"
 
 
+class ContextOverflowError(LanguageModelError):
+    """The conversation, or it and the reply that was asked for, is longer than the model accepts."""
+
+    code = "model.context_overflow"
+
+
+class ModelAuthenticationError(LanguageModelError):
+    """The endpoint refuses the key, or requires one."""
+
+    code = "model.authentication"
+
+
+class InvalidReplyError(LanguageModelError):
+    """The answer is not a chat completion, or a tool call in it cannot be read."""
+
+    code = "model.invalid_reply"
+
+
 class ModelUnavailableError(LanguageModelError):
     """The model is unreachable, overloaded or too slow. The same call may work later."""
 
     code = "model.unavailable"
     retryable = True
+
+
+class RateLimitError(ModelUnavailableError):
+    """The endpoint refuses the call because there were too many of them, or too many tokens."""
+
+    code = "model.unavailable.rate_limit"
+
+
+class ModelTimeoutError(ModelUnavailableError):
+    """There was no complete answer within the time of the call."""
+
+    code = "model.unavailable.timeout"
+
+
+class IncompleteStreamError(ModelUnavailableError):
+    """A streamed reply ended before it was complete. The part that came is not a reply."""
+
+    code = "model.unavailable.incomplete_stream"
 
 
 class TransportError(EnvWeaveError):

@@ -21,7 +21,9 @@ def checked_url(base_url: str, *, private: bool = False) -> str:
     if not good or not base_url.isprintable() or " " in base_url:
         raise UsageError("the base_url is not an http or https URL", "such as http://127.0.0.1:8000/v1")
     if "@" in parts.netloc or parts.query or parts.fragment:
-        raise UsageError(f"the base_url of {parts.hostname} has a password, query or fragment", "pass token=… instead")
+        raise UsageError(
+            f"the base_url of {parts.hostname} has a password, query or fragment", "pass api_key=… instead"
+        )
     if private and parts.scheme != "https" and not is_loopback(base_url):
         raise UsageError(f"a Hugging Face token is not sent to {parts.hostname} over plain http", "use https")
     return base_url.rstrip("/")

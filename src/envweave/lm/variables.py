@@ -29,7 +29,7 @@ HF_SAMPLING: Mapping[str, Any] = {"top_p": 0.95}
 
 
 def settings_from(model: str | None, hf_token: str | None, environ: Mapping[str, str]) -> dict[str, Any] | None:
-    """The arguments of a `LanguageModel`, or None if there is no endpoint to be had.
+    """The arguments of a `LanguageModel`, or None if no endpoint is configured.
 
     Sampling fields beyond `temperature` and `max_tokens` are the JSON object in `LLM_EXTRA`.
     """
@@ -38,19 +38,19 @@ def settings_from(model: str | None, hf_token: str | None, environ: Mapping[str,
     if hf_token:
         place = _hugging_face(hf_token, environ)
     elif own:
-        place = {"base_url": own, "token": environ.get("LLM_API_KEY")}
+        place = {"base_url": own, "api_key": environ.get("LLM_API_KEY")}
     elif openai:
-        place = {"base_url": openai, "token": environ.get("OPENAI_API_KEY")}
+        place = {"base_url": openai, "api_key": environ.get("OPENAI_API_KEY")}
     elif environ.get("HF_TOKEN"):
         place = _hugging_face(environ["HF_TOKEN"], environ)
     else:
         return None
-    return {"model": name, **place, "extra": {**place.get("extra", {}), **_extra(environ)}}
+    return {"model": name, **place, "extra_body": {**place.get("extra_body", {}), **_extra(environ)}}
 
 
 def _hugging_face(token: str, environ: Mapping[str, str]) -> dict[str, Any]:
     url = checked_url(environ.get("HF_INFERENCE_URL") or HF_ROUTER, private=True)
-    return {"base_url": url, "token": token, "extra": HF_SAMPLING}
+    return {"base_url": url, "api_key": token, "extra_body": HF_SAMPLING}
 
 
 def _extra(environ: Mapping[str, str]) -> Mapping[str, Any]:
@@ -59,6 +59,7 @@ def _extra(environ: Mapping[str, str]) -> Mapping[str, Any]:
         found = json.loads(text)
     except ValueError:
         found = None
-    if not isinstance(found, dict):
+    nested = found.pop("extra_body", {}) if isinstance(found, dict) else None  # as in arguments of OpenAI's client
+    if not isinstance(found, dict) or not isinstance(nested, dict):
         raise UsageError("LLM_EXTRA is not a JSON object", 'such as {"top_p": 0.9}')
-    return found
+    return {**found, **nested}

@@ -11,9 +11,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from envweave.errors import describe
+from envweave.testing.completions import Said, answer
 from envweave.testing.misbehaviour import Failure, Wire, close_wire
 
-Script = Callable[[list[dict[str, Any]], str], str | Failure]
+Scripted = Said | Sequence[Said] | Failure
+"""A text, a `Reply`, several of them for a request with `n`, or something that is not a reply."""
+Script = Callable[[list[dict[str, Any]], str], Scripted]
 """Given the messages and the name of the model, what is answered. Calls may come at the same time."""
 
 
@@ -73,15 +76,17 @@ class ScriptedModel:
             reply = self._script(asked.messages, asked.model)
         except Exception as error:  # a script is code of a test
             return Failure(400, _error(f"the script failed: {describe(error)}"))
-        return Failure(200, _completion(asked, reply)) if isinstance(reply, str) else reply
+        return reply if isinstance(reply, Failure) else answer(asked.body, reply)
 
 
 @contextmanager
-def scripted_model(replies: Sequence[str | Failure] | Script) -> Iterator[ScriptedModel]:
+def scripted_model(replies: Sequence[Scripted] | Script) -> Iterator[ScriptedModel]:
     """Answer `POST /v1/chat/completions` on a free port of loopback until the block is left.
 
     `replies` are given in order, each once, or are a function of the messages and the model. When they are used up,
-    requests are refused with HTTP 400. At the end what hangs is released and every connection is cut.
+    requests are refused with HTTP 400. Requests with `stream`, `n`, `logprobs` and `return_token_ids` get what they ask
+    for. Failures are in `envweave.testing.misbehaviour`, and `half_stream` in `envweave.testing.completions`. At the
+    end what hangs is released and every connection is cut.
     """
     server = _Server(("127.0.0.1", 0), _Handler)
     server.model = ScriptedModel(server.server_port, replies if callable(replies) else _in_order(replies))
@@ -96,11 +101,11 @@ def scripted_model(replies: Sequence[str | Failure] | Script) -> Iterator[Script
         thread.join()
 
 
-def _in_order(replies: Sequence[str | Failure]) -> Script:
+def _in_order(replies: Sequence[Scripted]) -> Script:
     left, lock = iter(list(replies)), threading.Lock()
     over = Failure(400, _error(f"the script has only {len(replies)} replies"))
 
-    def next_reply(messages: list[dict[str, Any]], model: str) -> str | Failure:  # noqa: ARG001  (a Script)
+    def next_reply(messages: list[dict[str, Any]], model: str) -> Scripted:  # noqa: ARG001  (a Script)
         with lock:
             return next(left, over)
 
@@ -183,15 +188,6 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: Any) -> None:
         """A test does not want to read it."""
-
-
-def _completion(asked: Asked, text: str) -> str:
-    prompt = sum(len(str(message.get("content", "")).split()) for message in asked.messages)
-    counts = {"prompt_tokens": prompt, "completion_tokens": len(text.split())}
-    choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
-    usage = {**counts, "total_tokens": sum(counts.values())}
-    kind = {"id": "chatcmpl-scripted", "object": "chat.completion", "created": 0}
-    return json.dumps({**kind, "model": asked.model, "choices": [choice], "usage": usage})
 
 
 def _error(message: str) -> str:

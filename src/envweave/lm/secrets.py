@@ -1,8 +1,8 @@
 """A token that is sent and never shown.
 
 Covered: `repr`, `vars`, pickle and copies; what an endpoint says in an error, also if it repeats the token whole, in
-part, in the other case or quoted for a URL; an answer that has it in its text as it is; the log lines of the HTTP
-library. Not covered: a debugger, a memory dump, an endpoint that writes it into an answer in another form.
+part, in the other case or quoted for a URL; an answer or a stream that has it in its text as it is; what `openai` and
+the HTTP library log. Not covered: a debugger, a memory dump, an endpoint that writes it into an answer in another form.
 """
 
 from __future__ import annotations
@@ -22,7 +22,11 @@ LIKE_NO_WORD = 16
 """Characters."""
 
 HIDDEN = "[token]"
-LOGGERS = ("httpx", *(f"httpcore.{part}" for part in ("connection", "http11", "http2", "proxy", "socks")))
+LOGGERS = (
+    *("openai", "openai._base_client", "openai._response", "openai._legacy_response", "httpx", "httpx2"),
+    *(f"httpcore.{part}" for part in ("connection", "http11", "http2", "proxy", "socks")),
+    *(f"httpcore2.{part}" for part in ("connection", "http11", "http2", "proxy", "socks")),
+)
 
 _LOWER = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}  # unlike str.lower, of the same length
 
@@ -59,6 +63,13 @@ class Secret:
         """An answer without the token. One so short that it may be a word is left: local servers take any."""
         return text.replace(self.__value, HIDDEN) if len(self.__value) >= LIKE_NO_WORD else text
 
+    def held_back(self, text: str) -> int:
+        """How many characters at the end of a stream may be the beginning of the token."""
+        if len(self.__value) < LIKE_NO_WORD:
+            return 0
+        longest = min(len(text), len(self.__value) - 1)
+        return next((size for size in range(longest, 0, -1) if text.endswith(self.__value[:size])), 0)
+
     def hide(self, text: str) -> str:
         """The text without the token and without any longer piece of it."""
         if not self:
@@ -84,7 +95,7 @@ IN_USE: ContextVar[Secret | None] = ContextVar("envweave_secret_in_use", default
 
 
 def redact_http_logs() -> None:
-    """Hide the token of a call in what the HTTP library logs: at DEBUG that includes headers of the answer."""
+    """Hide the token of a call in what the packages log: at DEBUG that includes headers of the answer."""
     redact_logs(LOGGERS, _redact)
 
 

@@ -447,7 +447,7 @@ def test_openenvs_json_rpc_is_answered_beside_it(server):
         return (await client.call_tool("write", {"text": "y"})).structured_content
 
     assert using(server.url, write) == {"result": before + 1}
-    assert ask("initialize")["error"] == {"code": -32601, "message": "Method not found: initialize"}
+    assert ask("initialize")["error"] == {"code": -32601, "message": "Method not found: initialize", "data": None}
 
 
 def test_the_inspector_of_others_sees_the_same(peers, server):

@@ -8,8 +8,16 @@
 Tools of MCP servers come from `envweave.tools.mcp`, which needs the extra `mcp`.
 """
 
+from envweave.tools.environment import CallTool, ToolEnvironment, ToolObservation
 from envweave.tools.error import ToolError
 from envweave.tools.registry import ToolRegistry
 from envweave.tools.tool import Tool
 
-__all__ = ["Tool", "ToolError", "ToolRegistry"]
+__all__ = [
+    "CallTool",
+    "Tool",
+    "ToolEnvironment",
+    "ToolError",
+    "ToolObservation",
+    "ToolRegistry",
+]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
 from typing import Any, TypeAlias, TypeVar, overload
 
 from envweave.core.loop import BACKGROUND
@@ -47,8 +46,7 @@ class ToolRegistry:
     ) -> Tool:
         """Add a function or a tool, also under a name of your own. Raises `UsageError` for one that is taken."""
         if isinstance(function, Tool):
-            tool = function.renamed(name or function.name)
-            tool = tool if description is None else replace(tool, description=description)
+            tool = function.renamed(name or function.name, description)
         else:
             tool = Tool.of(function, name=name, description=description)
         if tool.name in self._tools:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 import keyword
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 _TYPES: dict[str, Any] = {
@@ -29,12 +29,15 @@ _REQUIRED = _Required()
 class SchemaArguments:
     """The properties of a schema as the parameters of a Python function, in their order."""
 
-    def __init__(self, schema: Mapping[str, Any]) -> None:
-        properties, required = schema.get("properties"), schema.get("required")
-        self._properties: dict[str, Any] = dict(properties) if isinstance(properties, Mapping) else {}
-        self._required = [name for name in _list(required) if isinstance(name, str)]
-        self._additional = schema.get("additionalProperties")
+    def __init__(self, schema: dict[str, Any] | None, output_schema: dict[str, Any] | None) -> None:
+        self.schema = {"type": "object", "properties": {}} if schema is None else schema
+        self.output_schema = output_schema
+        self._properties = {name: _mapping(each) for name, each in _mapping(self.schema.get("properties")).items()}
+        self._required = [name for name in _list(self.schema.get("required")) if isinstance(name, str)]
+        self._additional = self.schema.get("additionalProperties")
         self._names = dict(zip(identifiers(list(self._properties)), self._properties, strict=True))
+        texts = {name: self._properties[original].get("description") for name, original in self._names.items()}
+        self.descriptions = {name: text for name, text in texts.items() if text and isinstance(text, str)}
         self.signature = self._signature()
 
     def read(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -51,34 +54,26 @@ class SchemaArguments:
         """Return the arguments of a Python call by the names of the schema, without None where null is not allowed."""
         given: dict[str, Any] = {}
         for name, value in bound.arguments.items():
-            if name not in self._names:  # **others
+            original = self._names.get(name)
+            if original is None:  # **others
                 given |= value
+            elif value is None and original not in self._required and not _takes_null(self._properties[original]):
                 continue
-            original = self._names[name]
-            absent = value is None and original not in self._required and not _takes_null(self._properties[original])
-            if value is not _REQUIRED and not absent:
+            elif value is not _REQUIRED:
                 given[original] = value
         return given
 
-    def run(self, function: Any, arguments: dict[str, Any]) -> Any:
+    def run(self, function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
         """Call the function with arguments that `read` returned."""
         return function(**arguments)
 
-    def help(self, function: Any, description: str) -> str:
-        """Return the description, with a line for each parameter that has one."""
-        texts = {name: _description(self._properties[original]) for name, original in self._names.items()}
-        lines = [f"    {name}: {text}" for name, text in texts.items() if text]
-        return "\n".join([description, "", "Args:", *lines]).strip() if lines else description
-
     def _signature(self) -> inspect.Signature:
-        parameters, optional = [], False
+        parameters: list[inspect.Parameter] = []
+        after_optional: Any = inspect.Parameter.empty
         for name, original in self._names.items():
-            schema = self._properties[original]
-            default: Any = inspect.Parameter.empty
+            schema, default = self._properties[original], after_optional
             if original not in self._required:
-                default, optional = (schema.get("default") if isinstance(schema, Mapping) else None), True
-            elif optional:
-                default = _REQUIRED
+                default, after_optional = schema.get("default"), _REQUIRED
             kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
             parameters.append(inspect.Parameter(name, kind, default=default, annotation=_annotation(schema)))
         if self._additional:
@@ -106,24 +101,19 @@ def identifier(name: str) -> str:
     return f"{made}_" if keyword.iskeyword(made) else made
 
 
-def _annotation(schema: Any) -> Any:
-    if not isinstance(schema, Mapping):
-        return inspect.Parameter.empty
-    choices = _list(schema.get("enum"))
+def _annotation(schema: Mapping[str, Any]) -> Any:
+    choices, kind = _list(schema.get("enum")), schema.get("type")
     if choices and all(isinstance(one, str | int | bool | None) for one in choices):
         return Literal[tuple(choices)]
-    kind = schema.get("type")
     return _TYPES.get(kind, inspect.Parameter.empty) if isinstance(kind, str) else inspect.Parameter.empty
 
 
-def _takes_null(schema: Any) -> bool:
-    if not isinstance(schema, Mapping) or not {"type", "enum", "anyOf", "oneOf", "$ref"} & set(schema):
+def _takes_null(schema: Mapping[str, Any]) -> bool:
+    if not {"type", "enum", "anyOf", "oneOf", "$ref"} & set(schema):
         return True
-    kinds = [schema, *_list(schema.get("anyOf")), *_list(schema.get("oneOf"))]
+    kinds = map(_mapping, [schema, *_list(schema.get("anyOf")), *_list(schema.get("oneOf"))])
     return None in _list(schema.get("enum")) or any(
-        isinstance(kind, Mapping)
-        and (kind.get("type") == "null" or "null" in _list(kind.get("type")) or "$ref" in kind)
-        for kind in kinds
+        "null" in (kind.get("type"), *_list(kind.get("type"))) or "$ref" in kind for kind in kinds
     )
 
 
@@ -131,6 +121,6 @@ def _list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def _description(schema: Any) -> str:
-    text = schema.get("description") if isinstance(schema, Mapping) else None
-    return " ".join(text.split()) if isinstance(text, str) else ""
+def _mapping(value: Any) -> Mapping[str, Any]:
+    """Return what is not a mapping, such as the schema `true`, as an empty one."""
+    return value if isinstance(value, Mapping) else {}

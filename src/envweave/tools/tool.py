@@ -3,44 +3,44 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import inspect
 import keyword
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 from envweave.errors import UsageError, describe
-from envweave.tools.docstring import read_docs
 from envweave.tools.error import ToolError
 from envweave.tools.schema_arguments import SchemaArguments
-from envweave.tools.signature import TypedArguments, returned_schema, signature_of, without_annotated
+from envweave.tools.signature import FunctionArguments
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class Tool:
-    """A function that an agent may call. `Tool.of(function)` derives all fields from the function.
+    """A function that an agent may call. `Tool.of(function)` derives everything from the function.
 
-    The function of a tool that is created by hand is called with the properties of `input_schema` as keywords.
+    A tool that is created by hand has a name that is a Python identifier. Its function, which may be async, is called
+    with the properties of `input_schema` as keywords. `output_schema` is that of the value itself. `source` is Python
+    code that defines the function, for code in a sandbox that can run it without a call to the host.
     """
 
-    name: str
-    """A Python identifier."""
-    function: Callable[..., Any] = field(repr=False)
-    """May be async."""
-    description: str = ""
-    input_schema: dict[str, Any] = field(default_factory=lambda: {"type": "object", "properties": {}}, repr=False)
-    output_schema: dict[str, Any] | None = field(default=None, repr=False)
-    """Schema of the value itself; None if it is unknown."""
-    source: str = field(default="", repr=False)
-    """Python code that defines the function, for code in a sandbox that can run it without a call to the host."""
-    _arguments: TypedArguments | SchemaArguments | None = field(default=None, repr=False)
-
-    def __post_init__(self) -> None:
-        check_name(self.name)
-        if not callable(self.function):
-            raise UsageError(f"the function of the tool {self.name} is {self.function!r:.80}", "use a callable")
-        if self._arguments is None:
-            object.__setattr__(self, "_arguments", SchemaArguments(self.input_schema))
+    def __init__(
+        self,
+        *,
+        name: str,
+        function: Callable[..., Any],
+        description: str = "",
+        input_schema: dict[str, Any] | None = None,
+        output_schema: dict[str, Any] | None = None,
+        source: str = "",
+    ) -> None:
+        _check_name(name)
+        if not callable(function):
+            raise UsageError(f"the function of the tool {name} is {function!r:.80}", "use a callable")
+        self.name = name
+        self.function = function
+        self.description = description
+        self.source = source
+        self._arguments: SchemaArguments | FunctionArguments = SchemaArguments(input_schema, output_schema)
 
     @classmethod
     def of(
@@ -53,33 +53,43 @@ class Tool:
         if not callable(function):
             raise UsageError(f"a {type(function).__name__} is not a tool", "pass a function or a Tool")
         name = name or getattr(function, "__name__", "") or type(function).__name__
-        check_name(name)
-        docs = read_docs(function)
-        arguments = TypedArguments(signature_of(function, name), name, docs.parameters)
-        return cls(
-            name=name,
-            function=function,
-            description=docs.text if description is None else description,
-            input_schema=arguments.schema,
-            output_schema=returned_schema(arguments.signature),
-            source=source,
-            _arguments=arguments,
-        )
+        tool = cls(name=name, function=function, source=source)
+        tool._arguments = arguments = FunctionArguments(function, tool.name)
+        tool.description = arguments.description if description is None else description
+        return tool
 
-    def renamed(self, name: str) -> Tool:
+    def renamed(self, name: str, description: str | None = None) -> Tool:
         """Return the tool under another name, without its `source`, which defines the old name."""
-        return self if name == self.name else replace(self, name=name, source="")
+        twin = copy.copy(self)
+        if name != self.name:
+            _check_name(name)
+            twin.name, twin.source = name, ""
+        if description is not None:
+            twin.description = description
+        return twin
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Tool:
+        """A copied method is one of the copied object. Schemas are shared, because they do not change."""
+        twin = memo[id(self)] = copy.copy(self)
+        twin.function = copy.deepcopy(self.function, memo)
+        return twin
+
+    def __repr__(self) -> str:
+        return f"Tool(name={self.name!r}, description={self.description!r})"
 
     @property
-    def arguments(self) -> TypedArguments | SchemaArguments:
-        """How JSON data and Python calls become arguments."""
-        assert self._arguments is not None
-        return self._arguments
+    def input_schema(self) -> dict[str, Any]:
+        return self._arguments.schema
+
+    @property
+    def output_schema(self) -> dict[str, Any] | None:
+        """None if it is unknown."""
+        return self._arguments.output_schema
 
     @property
     def signature(self) -> inspect.Signature:
         """The signature for Python code."""
-        return self.arguments.signature
+        return self._arguments.signature
 
     def schema(self) -> dict[str, Any]:
         """Return the tool as data, in the form of MCP."""
@@ -91,7 +101,7 @@ class Tool:
         try:
             if not isinstance(arguments, Mapping) or not all(isinstance(key, str) for key in arguments):
                 raise ValueError(f"the arguments are {arguments!r:.80}, not an object")
-            return self.arguments.read(arguments)
+            return self._arguments.read(arguments)
         except ValueError as error:
             raise ToolError(f"{self.name}: {error}", kind="invalid_arguments") from None
 
@@ -102,7 +112,7 @@ class Tool:
         """
         given = self.read(arguments)
         try:
-            value = self.arguments.run(self.function, given)
+            value = self._arguments.run(self.function, given)
         except (Exception, SystemExit) as error:  # a tool may raise anything
             raise self._failure(error) from error
         return self._awaited(value) if inspect.isawaitable(value) else value
@@ -131,7 +141,7 @@ class Tool:
                 bound = self.signature.bind(*args, **kwargs)
             except TypeError as error:
                 raise TypeError(f"{self.name}() {error}") from None
-            return self.arguments.run(self.function, self.read(self.arguments.from_call(bound)))
+            return self._arguments.run(self.function, self.read(self._arguments.from_call(bound)))
 
         async def wait(*args: Any, **kwargs: Any) -> Any:
             return await call(*args, **kwargs)
@@ -139,12 +149,16 @@ class Tool:
         made: Any = wait if inspect.iscoroutinefunction(self.function) else call
         made.__name__ = made.__qualname__ = self.name
         made.__module__ = getattr(self.function, "__module__", None) or "tools"
-        made.__signature__ = without_annotated(self.signature)
-        made.__doc__ = self.arguments.help(self.function, self.description)
+        made.__signature__ = self.signature
+        made.__doc__ = self._docstring()
         return made  # type: ignore[no-any-return]
 
+    def _docstring(self) -> str:
+        """Return the description, with a line for each parameter that has one."""
+        lines = [f"    {name}: {' '.join(text.split())}" for name, text in self._arguments.descriptions.items()]
+        return "\n".join([self.description, "", "Args:", *lines]).strip() if lines else self.description
 
-def check_name(name: Any) -> None:
-    """Raise `UsageError` if the name is not a Python identifier."""
+
+def _check_name(name: Any) -> None:
     if not isinstance(name, str) or not name.isidentifier() or keyword.iskeyword(name):
         raise UsageError(f"the name of a tool is {name!r:.80}", "use a Python identifier")

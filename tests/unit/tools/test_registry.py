@@ -1,10 +1,14 @@
 import asyncio
+import copy
 import pickle
+import subprocess
+import sys
 import threading
 from inspect import iscoroutinefunction, signature
 
 import pytest
 
+import envweave as ew
 from envweave.errors import UsageError
 from envweave.sandbox import Sandbox
 from envweave.tools import Tool, ToolError, ToolRegistry
@@ -183,3 +187,82 @@ def test_a_tool_under_another_name_says_that_name_and_has_no_source_of_the_old_o
 
 def test_the_repr_shows_names_only():
     assert repr(ToolRegistry(search, fetch)) == "ToolRegistry(search, fetch)"
+
+
+class Shelf(ew.Environment):
+    """Owns a registry of its own methods."""
+
+    def __init__(self):
+        self.books = []
+        self.tools = ToolRegistry(self.put, {"take": self.remove})
+
+    def reset(self, *, seed=None):
+        self.books = ["first"]
+        return self.books
+
+    def step(self, action):
+        return list(self.books), 0.0, False, False, {}
+
+    def put(self, book: str) -> int:
+        """Put a book there."""
+        self.books.append(book)
+        return len(self.books)
+
+    def remove(self) -> str:
+        return self.books.pop()
+
+
+@pytest.mark.parametrize("described", [False, True])
+def test_a_registry_copied_with_its_owner_calls_the_copy(described):
+    shelf = Shelf()
+    if described:
+        shelf.tools.schemas()
+    twin = copy.deepcopy(shelf)
+    assert twin.tools.call("put", {"book": "a"}) == 1
+    assert twin.tools.functions()["put"]("b") == 2
+    assert (shelf.books, twin.books) == ([], ["a", "b"])
+    assert twin.tools["put"].function.__self__ is twin
+    assert twin.tools.schemas() == shelf.tools.schemas()
+    assert twin.tools.call("take") == "b"
+
+
+def test_a_registry_or_a_tool_copied_alone_has_an_owner_of_its_own():
+    shelf = Shelf()
+    registry = copy.deepcopy(shelf.tools)
+    assert registry.call("put", {"book": "a"}) == 1
+    assert registry["put"].function.__self__.tools is registry
+    tool = copy.deepcopy(shelf.tools["put"])
+    assert tool.invoke({"book": "b"}) == 1
+    assert tool.function.__self__.tools["put"] is tool
+    assert shelf.books == []
+
+
+def test_a_copy_of_the_registry_takes_tools_of_its_own():
+    registry = ToolRegistry(search)
+    copy.deepcopy(registry).add(fetch)
+    assert "fetch" not in registry
+
+
+def test_the_tools_of_a_fork_are_its_own():
+    with ew.make(Shelf) as env:
+        env.reset()
+        with env.fork() as twin:
+            assert twin.unwrapped.tools.call("put", {"book": "second"}) == 2
+            assert twin.step(0).obs == ["first", "second"]
+            assert env.step(0).obs == ["first"]
+
+
+def test_the_schemas_of_plain_types_are_built_when_they_are_needed():
+    code = """
+import sys
+from envweave.tools import ToolRegistry
+
+class Owner:
+    def search(self, query: str, limit: int | None = None) -> list[str]: return [query]
+
+registry = ToolRegistry(Owner().search)
+assert "pydantic" not in sys.modules
+assert registry.call("search", {"query": "a"}) == ["a"]
+assert "pydantic" in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -6,22 +6,16 @@ import asyncio
 import atexit
 import os
 import weakref
-from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from envweave.core.loop import BACKGROUND
 from envweave.errors import UsageError
-from envweave.tools.error import ToolError
 from envweave.tools.mcp.requirement import require_mcp
 from envweave.tools.mcp.servers import McpServer, read_servers
 from envweave.tools.registry import ToolRegistry
-from envweave.tools.schema_arguments import identifier
-from envweave.tools.tool import Tool
 
 if TYPE_CHECKING:
-    import mcp_types
-
     from envweave.tools.mcp.connection import McpConnection
 
 _OPEN: weakref.WeakSet[McpTools] = weakref.WeakSet()
@@ -67,14 +61,12 @@ class McpTools:
         limits = {"connect_timeout": connect_timeout, "call_timeout": call_timeout}
         self._connections = [McpConnection(server, **limits) for server in servers]
         listed = await asyncio.gather(*(one.tools() for one in self._connections), return_exceptions=True)
-        for tools in listed:
-            if isinstance(tools, BaseException):
-                raise tools
         owners: dict[str, str] = {}
         for connection, tools in zip(self._connections, listed, strict=True):
-            for listed_tool in tools:  # type: ignore[union-attr]
-                tool = _tool(connection, listed_tool)
-                owner = f"{listed_tool.name!r} of {connection.server.name!r}"
+            if isinstance(tools, BaseException):
+                raise tools
+            for name, tool in tools:
+                owner = f"{name!r} of {connection.server.name!r}"
                 if tool.name in owners:
                     clash = f"two MCP tools are called {tool.name!r}: {owners[tool.name]} and {owner}"
                     raise UsageError(clash, 'give one of the servers a "prefix"')
@@ -85,7 +77,10 @@ class McpTools:
         """Disconnect. A call that is under way raises `ToolError`. Can be called twice."""
         connections, self._connections = self._connections, []
         if connections and self._pid == os.getpid():  # a forked copy does not own them
-            BACKGROUND.run(_close_all(connections))
+            BACKGROUND.run(self._disconnect(connections))
+
+    async def _disconnect(self, connections: list[McpConnection]) -> None:
+        await asyncio.gather(*(one.close() for one in connections), return_exceptions=True)
 
     def __enter__(self) -> McpTools:
         return self
@@ -95,35 +90,6 @@ class McpTools:
 
     def __repr__(self) -> str:
         return f"McpTools({', '.join(one.server.name for one in self._connections)})"
-
-
-async def _close_all(connections: list[McpConnection]) -> None:
-    await asyncio.gather(*(one.close() for one in connections), return_exceptions=True)
-
-
-def _tool(connection: McpConnection, listed_tool: mcp_types.Tool) -> Tool:
-    from envweave.tools.mcp.results import output_schema_of
-
-    return Tool(
-        name=identifier(connection.server.prefix + listed_tool.name),
-        description=listed_tool.description or listed_tool.title or "",
-        input_schema=listed_tool.input_schema,
-        output_schema=output_schema_of(listed_tool),
-        function=_function(connection, listed_tool),
-    )
-
-
-def _function(connection: McpConnection, listed_tool: mcp_types.Tool) -> Callable[..., Any]:
-    from envweave.tools.mcp.results import text_of, value_of
-
-    def call(**arguments: Any) -> Any:
-        result = BACKGROUND.run(connection.call(listed_tool.name, arguments))
-        if result.is_error:
-            text = connection.server.redacted(text_of(result)) or "it failed without a message"
-            raise ToolError(f"{connection.server.name}.{listed_tool.name}: {text}")
-        return value_of(result, listed_tool)
-
-    return call
 
 
 @atexit.register

@@ -1,19 +1,25 @@
-"""A connection to one MCP server that reconnects after a loss, and names each failure."""
+"""A connection to one MCP server that reconnects after a loss, and names each failure; its results as plain data."""
 
 from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Mapping
 from typing import Any
 
+import mcp_types
 from mcp import MCPError
-from mcp_types import INVALID_PARAMS, PARSE_ERROR, CallToolResult, Tool
+from mcp_types import INVALID_PARAMS, PARSE_ERROR, CallToolResult, TextContent
 
+from envweave.core.loop import BACKGROUND
 from envweave.core.schema import explain
 from envweave.errors import ClosedError, UsageError, describe
 from envweave.tools.error import Kind, ToolError
 from envweave.tools.mcp.servers import McpServer
 from envweave.tools.mcp.session import NO_REASON, McpSession
+from envweave.tools.output import WRAPPED
+from envweave.tools.schema_arguments import identifier
+from envweave.tools.tool import Tool
 
 _PROBE_TIMEOUT = 5.0
 """Seconds within which a server that did not answer a call must answer another request, or be given up."""
@@ -39,9 +45,24 @@ class McpConnection:
         self._closed = False
         self._pid = os.getpid()
 
-    async def tools(self) -> list[Tool]:
-        """Return the tools that the server listed when the session was opened. Raises `ToolError`."""
-        return (await self._open()).tools
+    async def tools(self) -> list[tuple[str, Tool]]:
+        """Return the tools that the server listed when the session was opened, with its names. Raises `ToolError`."""
+        return [(listed.name, self._tool(listed)) for listed in (await self._open()).tools]
+
+    def _tool(self, listed: mcp_types.Tool) -> Tool:
+        def call(**arguments: Any) -> Any:
+            result = BACKGROUND.run(self.call(listed.name, arguments))
+            if result.is_error:
+                raise self._error(listed.name, "failed", _text(result) or "it failed without a message")
+            return _value(result, listed)
+
+        return Tool(
+            name=identifier(self.server.prefix + listed.name),
+            description=listed.description or listed.title or "",
+            input_schema=listed.input_schema,
+            output_schema=_output_schema(listed),
+            function=call,
+        )
 
     async def call(self, tool: str, arguments: dict[str, Any]) -> CallToolResult:
         """Call a tool. Raises `ToolError` if there is no result within `call_timeout`."""
@@ -160,3 +181,41 @@ def _describe(error: BaseException) -> str:
     else:
         text = explain(error) if isinstance(error, ValueError) else describe(error)
     return " ".join(text.split())[:500]
+
+
+def _value(result: CallToolResult, tool: mcp_types.Tool) -> Any:
+    """Return the structured content, else the text, else a list of texts and of other content as dicts."""
+    content = result.structured_content
+    if content is not None:
+        own = (result.meta or {}).get("fastmcp")
+        wrapped = _wraps(tool) or (isinstance(own, Mapping) and own.get("wrap_result") is True)
+        return content["result"] if wrapped and set(content) == {"result"} else content
+    if all(isinstance(part, TextContent) for part in result.content):
+        return _text(result) if result.content else None
+    return [
+        part.text if isinstance(part, TextContent) else part.model_dump(mode="json", by_alias=True, exclude_none=True)
+        for part in result.content
+    ]
+
+
+def _text(result: CallToolResult) -> str:
+    """Return the text of a result, a line for each part."""
+    return "\n".join(part.text for part in result.content if isinstance(part, TextContent))
+
+
+def _output_schema(tool: mcp_types.Tool) -> dict[str, Any] | None:
+    """Return the schema of what `_value` returns, if it is known."""
+    schema: dict[str, Any] | None = tool.output_schema
+    if schema is None or not _wraps(tool):
+        return schema
+    found: dict[str, Any] = schema["properties"]["result"]
+    return {**found, "$defs": schema["$defs"]} if "$defs" in schema and isinstance(found, dict) else found
+
+
+def _wraps(tool: mcp_types.Tool) -> bool:
+    """Whether the output schema only wraps a value: FastMCP has a keyword for it, the official server a title."""
+    schema = tool.output_schema or {}
+    properties = schema.get("properties")
+    if not isinstance(properties, Mapping) or set(properties) != {"result"}:
+        return False
+    return schema.get(WRAPPED) is True or schema.get("title") == f"{tool.name}Output"

@@ -8,7 +8,7 @@ from pathlib import PurePath
 from typing import Any
 from urllib.parse import unquote, unquote_plus, urlsplit
 
-from envweave.core.suggest import nearest
+from envweave.core.suggest import refuse_unknown
 from envweave.errors import UsageError
 
 _HINT = 'use {"name": {"command": "…", "args": […]}} or {"name": {"url": "http://…"}}'
@@ -51,8 +51,8 @@ def _secrets_in(url: str) -> list[str]:
     return [*written, *map(unquote, written), *map(unquote_plus, values)]
 
 
-_IGNORED = {"type", "transport", "description", "disabled"}
-_KEYS = {"url": {"url", "headers", "prefix"}, "command": {"command", "args", "env", "cwd", "prefix"}}
+_IGNORED = ("type", "transport", "description", "disabled")
+_KEYS = {"url": ("url", "headers", "prefix"), "command": ("command", "args", "env", "cwd", "prefix")}
 _TYPES = {
     "url": ("", "http", "streamable-http", "streamable_http", "streamablehttp"),
     "command": ("", "stdio"),
@@ -113,10 +113,7 @@ def _read(name: str, one: Mapping[str, Any]) -> McpServer:
     if ("url" in one) == ("command" in one):
         raise UsageError(f"{subject} needs a `command` or a `url`, one of them", _HINT)
     kind = "url" if "url" in one else "command"
-    for key in one:
-        if key not in _KEYS[kind] | _IGNORED:
-            near = nearest(str(key), _KEYS[kind] | _IGNORED)
-            raise UsageError(f"{subject} has no {key!r}", f"did you mean {near!r}?" if near else _HINT)
+    refuse_unknown(map(str, one), [*_KEYS[kind], *_IGNORED], f"{subject} has no", "keys")
     asked = str(one.get("type", one.get("transport", ""))).lower()
     if asked not in _TYPES[kind]:
         raise UsageError(f"{subject} is of the type {asked!r}", "types: stdio, with a command; http, with a url")

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, TextIO
 
 import anyio
 import httpx2
+from anyio.abc import ObjectReceiveStream
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
@@ -56,7 +57,6 @@ class McpSession:
         loop = asyncio.get_running_loop()
         self._server = server
         self._mode = mode
-        self._closing = asyncio.Event()
         self._scope = anyio.CancelScope()
         self._ready: asyncio.Future[None] = loop.create_future()
         self.ended: asyncio.Future[None] = loop.create_future()
@@ -64,7 +64,8 @@ class McpSession:
         """How many times the server sent something that is not a message."""
         self.failure: BaseException | None = None
         self.tools: list[Tool] = []
-        self._stderr = _StderrTail(loop)
+        self._stderr = b""
+        self._stderr_reader = -1
         self._client: Client
         self._task: asyncio.Task[None]
 
@@ -91,10 +92,6 @@ class McpSession:
             raise EOFError(session.last_error_line())
         raise session.failure if isinstance(session.failure, Exception) else EOFError(NO_REASON)
 
-    def last_error_line(self) -> str:
-        """Return the last line that the process wrote to stderr."""
-        return "".join(self._stderr.text.splitlines()[-1:])
-
     async def call(self, name: str, arguments: dict[str, Any]) -> CallToolResult:
         _SERVER.set(self._server)  # requests are sent in the context of the caller
         return await self._client.call_tool(name, arguments)
@@ -106,15 +103,18 @@ class McpSession:
 
     async def close(self) -> None:
         """Disconnect; a process that was started is gone afterwards."""
-        self._closing.set()
+        self.set_ended()
         if not self._ready.done():
             self._scope.cancel()
         await asyncio.wait({self._task}, timeout=_CLOSE_TIMEOUT if self._server.url else _EXIT_TIMEOUT)
         if not self._task.done():
             self._scope.cancel()
             await asyncio.wait({self._task}, timeout=_CLOSE_TIMEOUT)
-        self.set_ended()
-        self._stderr.close()
+
+    def set_ended(self) -> None:
+        """Mark the session as ended, which disconnects it."""
+        if not self.ended.done():
+            self.ended.set_result(None)
 
     async def _run(self) -> None:
         _SERVER.set(self._server)
@@ -124,18 +124,13 @@ class McpSession:
                 async with Client(self._transport(), **options) as self._client:
                     self.tools = await self._list_tools()
                     self._ready.set_result(None)
-                    await self._closing.wait()
+                    await asyncio.wait({self.ended})
         except BaseException as error:  # exception groups of all kinds; the session is over
             while isinstance(error, BaseExceptionGroup) and error.exceptions:
                 error = error.exceptions[0]
             self.failure = error
         finally:
             self.set_ended()
-
-    def set_ended(self) -> None:
-        """Mark the session as ended, whoever noticed it."""
-        if not self.ended.done():
-            self.ended.set_result(None)
 
     async def _list_tools(self) -> list[Tool]:
         found: list[Tool] = []
@@ -165,13 +160,42 @@ class McpSession:
             command = StdioServerParameters(
                 command=server.command, args=list(server.args), env=dict(server.env), cwd=server.cwd
             )
-            with self._stderr.writer() as log:
+            with self._stderr_pipe() as log:
                 async with stdio_client(command, errlog=log) as (read, write):
                     log.close()  # the process has its own copy
                     yield _WatchedStream(read, self), write
 
+    @contextmanager
+    def _stderr_pipe(self) -> Iterator[TextIO]:
+        """A file for the process to write to. Its end is kept for messages."""
+        self._stderr_reader, writer = os.pipe()
+        os.set_blocking(self._stderr_reader, False)
+        loop = asyncio.get_running_loop()
+        loop.add_reader(self._stderr_reader, self._read_stderr)
+        try:
+            with os.fdopen(writer, "w") as log:
+                yield log
+        finally:
+            self._read_stderr()
+            loop.remove_reader(self._stderr_reader)
+            os.close(self._stderr_reader)
+            self._stderr_reader = -1
 
-class _WatchedStream:
+    def _read_stderr(self) -> None:
+        with suppress(BlockingIOError):
+            data = os.read(self._stderr_reader, 2**16)
+            self._stderr = (self._stderr + data)[-_STDERR_BYTES:]
+            if not data:  # the end would be reported again and again
+                asyncio.get_running_loop().remove_reader(self._stderr_reader)
+
+    def last_error_line(self) -> str:
+        """Return the last line that the process wrote to stderr."""
+        if self._stderr_reader >= 0:
+            self._read_stderr()
+        return "".join(self._stderr.decode(errors="replace").strip().splitlines()[-1:])
+
+
+class _WatchedStream(ObjectReceiveStream[Any]):
     """A stream that marks its session as ended when it ends."""
 
     def __init__(self, stream: Any, session: McpSession) -> None:
@@ -188,57 +212,5 @@ class _WatchedStream:
             self._session.set_ended()
             raise
 
-    def __aiter__(self) -> _WatchedStream:
-        return self
-
-    async def __anext__(self) -> Any:
-        try:
-            return await self.receive()
-        except anyio.EndOfStream:
-            raise StopAsyncIteration from None
-
-    async def __aenter__(self) -> _WatchedStream:
-        await self._stream.__aenter__()
-        return self
-
-    async def __aexit__(self, *error: Any) -> Any:
-        return await self._stream.__aexit__(*error)
-
-
-class _StderrTail:
-    """The end of what a process writes to stderr, read on an event loop."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._bytes = b""
-        self._reader = -1
-        self._loop = loop
-
-    def writer(self) -> Any:
-        """Return a file for the process to write to."""
-        self._reader, writer = os.pipe()
-        os.set_blocking(self._reader, False)
-        self._loop.add_reader(self._reader, self._read)
-        return os.fdopen(writer, "w")
-
-    @property
-    def text(self) -> str:
-        return self._bytes.decode(errors="replace").strip()
-
-    def _read(self) -> None:
-        with suppress(BlockingIOError):
-            data = os.read(self._reader, 2**16)
-            self._bytes = (self._bytes + data)[-_STDERR_BYTES:]
-            if not data:
-                self._stop()
-
-    def _stop(self) -> None:
-        if self._reader >= 0:
-            self._loop.remove_reader(self._reader)
-            os.close(self._reader)
-            self._reader = -1
-
-    def close(self) -> None:
-        """Read what has arrived, and stop."""
-        if self._reader >= 0:
-            self._read()
-        self._stop()
+    async def aclose(self) -> None:
+        await self._stream.aclose()

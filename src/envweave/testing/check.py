@@ -1,7 +1,7 @@
 """`check_env`: hold any environment against the contract, and say for each thing that is wrong how to mend it.
 
-Covered: what `reset` and `step` return, seeds, independence of instances, the request stream, the end of episodes,
-JSON, types and docstrings, closing. Not covered: an environment that hangs, speed, whether the task makes sense.
+Covered: what `reset` and `step` return, seeds, tasks, independence of instances, the request stream, the end of
+episodes, JSON, types and docstrings, closing. Not covered: an environment that hangs, speed, whether it makes sense.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from envweave.errors import UsageError
-from envweave.testing import data, declared, life, seeding, shapes, stream
+from envweave.testing import data, declared, life, seeding, shapes, stream, tasks
 from envweave.testing.chance import chance
 from envweave.testing.report import Report
 from envweave.testing.subject import Subject
@@ -32,6 +32,7 @@ CHECKS: tuple[Check, ...] = (
     seeding.check_seed_matters,
     seeding.check_refused_action,
     seeding.check_interleaving,
+    tasks.check_tasks,
     data.check_aliasing,
     stream.check_requests,
     stream.check_tool_calls,

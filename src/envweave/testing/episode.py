@@ -48,6 +48,8 @@ class PlayedEpisode:
     """What happened, as far as it went."""
 
     seed: int
+    task: Any = field(default=None, kw_only=True)
+    """What `reset` was given as `task`; None for nothing."""
     frames: list[Frame] = field(default_factory=list)
     agents: tuple[Any, ...] = ()
     """What the environment's `agents` were after the reset."""

@@ -69,7 +69,7 @@ def check_reset_options(trial: Trial) -> Problems:
 
 
 def reset_parameters(env: Any) -> Mapping[str, inspect.Parameter]:
-    """What the author's `reset` takes. Skips the check if nobody can tell; a handle takes everything."""
+    """What the author's `reset` takes. Skips the check if that is not known; a handle takes everything."""
     try:
         if isinstance(env, EnvHandle):
             raise TypeError

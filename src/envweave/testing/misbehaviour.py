@@ -65,6 +65,21 @@ class Cut(Failure):
 
 
 @dataclass(frozen=True)
+class Stall(Failure):
+    """Send so many bytes of the body, and the rest when the test releases it."""
+
+    status: int = 200
+    after_bytes: int = 0
+
+    def send(self, wire: Wire, released: threading.Event) -> bool:
+        wire.sendall(self.head() + self.content()[: self.after_bytes])
+        while not released.wait(LOOK_EVERY):
+            _still_there(wire)
+        wire.sendall(self.content()[self.after_bytes :])
+        return True
+
+
+@dataclass(frozen=True)
 class Drip(Failure):
     """Send the body a byte at a time, with a pause before each, until the test releases the rest."""
 

@@ -78,21 +78,28 @@ class Player:
 
     def play(self, seed: int, max_steps: int, random: Random) -> PlayedEpisode:
         """A new episode with random actions."""
-        episode = PlayedEpisode(seed)
+        return self.play_into(PlayedEpisode(seed), random, max_steps)
+
+    def play_into(self, episode: PlayedEpisode, random: Random, max_steps: int) -> PlayedEpisode:
+        """The same for an episode that says how it begins."""
         for _ in self.unfold(episode, Drawing(random), max_steps):
             pass
         return episode
 
     def replay(self, seed: int, actions: Sequence[Any] = (), *, max_steps: int) -> PlayedEpisode:
         """A new episode with given actions; without any it is a reset alone."""
-        episode = PlayedEpisode(seed)
+        return self.replay_into(PlayedEpisode(seed), actions, max_steps)
+
+    def replay_into(self, episode: PlayedEpisode, actions: Sequence[Any], max_steps: int) -> PlayedEpisode:
+        """The same for an episode that says how it begins."""
         for _ in self.unfold(episode, Script(actions), max_steps):
             pass
         return episode
 
     def unfold(self, episode: PlayedEpisode, policy: Policy, max_steps: int) -> Iterator[None]:
         """Play into `episode`, one call for each `next`, until it ends, fails, or the policy is out of actions."""
-        if not self._call(episode, "reset", partial(self.handle.reset, seed=episode.seed)):
+        chosen = {} if episode.task is None else {"task": episode.task}
+        if not self._call(episode, "reset", partial(self.handle.reset, seed=episode.seed, **chosen)):
             return
         agents, _ = attempt(lambda: tuple(self.env.agents))
         episode.agents = agents or ()

@@ -104,7 +104,8 @@ class AsyncVectorEnv(Generic[ActT, ObsT, RewardT, FlagT]):
             return await asyncio.shield(running)
         except asyncio.CancelledError:
             current.cancel()
-            running.add_done_callback(lambda ended: ended.cancelled() or ended.exception())  # nobody else looks at it
+            # Read its exception, or asyncio logs that it was never retrieved.
+            running.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
             raise
         finally:
             if self._running is current:
@@ -169,5 +170,5 @@ class CancellableCall:
         self._dispatcher.resume()
         returned, self._returned = self._returned, None
         self._vector.return_rows(returned if isinstance(returned, StepBatch) else None)
-        if isinstance(returned, EnvHandle):  # a fork that nobody has
+        if isinstance(returned, EnvHandle):  # a fork whose caller is gone
             THREADS.submit(returned.close, lambda *_: None)

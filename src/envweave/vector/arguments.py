@@ -77,6 +77,13 @@ def chosen_episode_ids(episode_id: Any, chosen: list[int]) -> Sequence[str | Non
     return given
 
 
+def chosen_tasks(task: Any, chosen: list[int]) -> Sequence[Any]:
+    """The task of each: the same for all by an index, an ID or a row, or one of a list."""
+    if isinstance(task, str | bytes | Mapping) or not hasattr(task, "__len__") or getattr(task, "ndim", 1) == 0:
+        return [task] * len(chosen)
+    return _one_for_each(task, chosen, "task", "pass one task, or a list with one for each environment")
+
+
 def _one_for_each(values: Any, chosen: list[int], name: str, hint: str) -> Sequence[Any]:
     if isinstance(values, str | bytes | Mapping | Set) or not hasattr(values, "__iter__"):
         raise UsageError(f"{name} is {values!r:.80}", hint)

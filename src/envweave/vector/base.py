@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias
 
 from envweave.core.flow import run
-from envweave.core.handle import ActT, EnvHandle, ObsT, reset_arguments
+from envweave.core.handle import ActT, EnvHandle, ObsT, TaskChoice, reset_arguments
 from envweave.core.referee import OVER
 from envweave.errors import BusyError, ClosedError, EnvWeaveError, UsageError, WaitTimeoutError
 from envweave.results import FlagT, RewardT
@@ -18,13 +18,14 @@ from envweave.vector.arguments import (
     chosen_ids,
     chosen_options,
     chosen_seeds,
+    chosen_tasks,
     label_errors,
     matched_actions,
     ready_counts,
     seconds,
 )
 from envweave.vector.batch import ResetBatch, StepBatch
-from envweave.vector.dispatcher import Dispatcher, RowValues, Task
+from envweave.vector.dispatcher import Dispatcher, RowJob, RowValues
 from envweave.vector.executor import Executor
 from envweave.vector.slot import RECOVER, Slot, SlotFlow
 
@@ -103,16 +104,17 @@ class VectorEnv(Generic[ActT, ObsT, RewardT, FlagT]):
         seed: int | Sequence[int | None] | None = None,
         options: dict[str, Any] | Sequence[dict[str, Any] | None] | None = None,
         episode_id: str | Sequence[str | None] | None = None,
+        task: TaskChoice | Sequence[TaskChoice | None] | None = None,
         **own: Any,
     ) -> ResetBatch[ObsT, RewardT, FlagT]:
         """Begin an episode in all environments or in those named; with `seed=s` environment `i` gets `s + i`.
 
-        `seed`, `options` and `episode_id` may be lists with one value for each environment.
+        `seed`, `options`, `episode_id` and `task` may be lists with one value for each environment.
         """
         chosen = chosen_ids(ids, len(self._slots))
-        tasks = self._reset_tasks(chosen, seed, options, episode_id, own)
+        jobs = self._reset_jobs(chosen, seed, options, episode_id, task, own)
         try:
-            self._dispatcher.send(tasks)
+            self._dispatcher.send(jobs)
         except KeyboardInterrupt:  # what has begun can be reset again
             self._dispatcher.take_answers()
             self._received(self._dispatcher.ready.keys() & set(chosen))
@@ -166,7 +168,7 @@ class VectorEnv(Generic[ActT, ObsT, RewardT, FlagT]):
         """Send the actions without waiting; `step_wait` returns the batch."""
         self._check_no_step_wait()
         chosen, listed = matched_actions(actions, ids, len(self._slots))
-        self._dispatcher.send(self._step_tasks(chosen, listed))
+        self._dispatcher.send(self._step_jobs(chosen, listed))
         self._awaited = chosen
 
     def step_wait(self, *, timeout: float | None = None) -> StepBatch[ObsT, RewardT, FlagT]:
@@ -191,7 +193,7 @@ class VectorEnv(Generic[ActT, ObsT, RewardT, FlagT]):
 
     def send(self, actions: Actions[ActT], ids: Sequence[int] | None = None) -> None:
         """Give each environment named its action, without waiting for it."""
-        self._dispatcher.send(self._step_tasks(*matched_actions(actions, ids, len(self._slots))))
+        self._dispatcher.send(self._step_jobs(*matched_actions(actions, ids, len(self._slots))))
 
     def send_reset(
         self,
@@ -200,11 +202,12 @@ class VectorEnv(Generic[ActT, ObsT, RewardT, FlagT]):
         seed: int | Sequence[int | None] | None = None,
         options: dict[str, Any] | Sequence[dict[str, Any] | None] | None = None,
         episode_id: str | Sequence[str | None] | None = None,
+        task: TaskChoice | Sequence[TaskChoice | None] | None = None,
         **own: Any,
     ) -> None:
         """Begin episodes as `reset` does, without waiting; `recv` returns a `ResetResult` for each."""
         chosen = chosen_ids(ids, len(self._slots))
-        self._dispatcher.send(self._reset_tasks(chosen, seed, options, episode_id, own))
+        self._dispatcher.send(self._reset_jobs(chosen, seed, options, episode_id, task, own))
 
     def send_response(self, id: int, request_id: str, value: Any) -> None:
         """Answer a `tool_call` of one environment, without waiting; `recv` returns the rest of its step."""
@@ -213,7 +216,7 @@ class VectorEnv(Generic[ActT, ObsT, RewardT, FlagT]):
         slot = self._slots[id]
         with label_errors(id):
             slot.backend.check_response(request_id)
-        self._dispatcher.send([Task(id, slot, "respond", slot.respond(request_id, value))])
+        self._dispatcher.send([RowJob(id, slot, "respond", slot.respond(request_id, value))])
 
     def recv(
         self, *, min_ready: int = 1, max_ready: int | None = None, timeout: float | None = None
@@ -241,13 +244,15 @@ class VectorEnv(Generic[ActT, ObsT, RewardT, FlagT]):
         with label_errors(id):
             return EnvHandle(slot.executor.fork(slot))
 
-    # Tasks.
+    # Jobs.
 
-    def _step_tasks(self, chosen: list[int], actions: Sequence[Any]) -> list[Task]:
+    def _step_jobs(self, chosen: list[int], actions: Sequence[Any]) -> list[RowJob]:
         slots = [self._slots[id] for id in chosen]
         admitted = self._admitted(chosen, slots, actions)
         return [
-            Task(id, slot, "recover", slot.recover()) if action is RECOVER else Task(id, slot, "step", action=action)
+            RowJob(id, slot, "recover", slot.recover())
+            if action is RECOVER
+            else RowJob(id, slot, "step", action=action)
             for id, slot, action in zip(chosen, slots, admitted, strict=True)
         ]
 
@@ -262,20 +267,20 @@ class VectorEnv(Generic[ActT, ObsT, RewardT, FlagT]):
                     slot.admit(action)
             raise
 
-    def _reset_tasks(
-        self, chosen: list[int], seed: Any, options: Any, episode_id: Any, own: dict[str, Any]
-    ) -> list[Task]:
+    def _reset_jobs(
+        self, chosen: list[int], seed: Any, options: Any, episode_id: Any, task: Any, own: dict[str, Any]
+    ) -> list[RowJob]:
         self._check_idle(chosen)
         seeds, every_options = chosen_seeds(seed, chosen), chosen_options(options, chosen)
-        episode_ids = chosen_episode_ids(episode_id, chosen)
-        tasks = []
+        episode_ids, tasks = chosen_episode_ids(episode_id, chosen), chosen_tasks(task, chosen)
+        jobs = []
         for row, id in enumerate(chosen):
             slot = self._slots[id]
-            arguments = reset_arguments(seeds[row], every_options[row], episode_ids[row], dict(own))
+            arguments = reset_arguments(seeds[row], every_options[row], episode_ids[row], tasks[row], dict(own))
             with label_errors(id):
                 slot.check_reset(arguments)
-            tasks.append(Task(id, slot, "reset", slot.reset(arguments)))
-        return tasks
+            jobs.append(RowJob(id, slot, "reset", slot.reset(arguments)))
+        return jobs
 
     # Rows.
 

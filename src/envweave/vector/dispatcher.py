@@ -12,18 +12,18 @@ from envweave.vector.arguments import label_errors
 from envweave.vector.executor import Executor
 from envweave.vector.slot import Slot, SlotFlow
 
-Answer: TypeAlias = "tuple[Task | None, Any, BaseException | None]"
-"""The reply to a call of a task, or None and the exception. Without a task it only wakes the waiter up."""
+Answer: TypeAlias = "tuple[RowJob | None, Any, BaseException | None]"
+"""The reply to a call of a job, or None and the exception. Without a job it only wakes the waiter up."""
 
 RowValues: TypeAlias = tuple[int, int, int, Any]
 """The environment, its incarnation, the number of the step and the result."""
 
 
-class Task:
+class RowJob:
     """What runs for one row, and the batch it was sent with.
 
     A step is one call with an admitted action, and becomes a flow only if that call fails or ends the episode. All
-    other tasks are flows from the beginning.
+    other jobs are flows from the beginning.
     """
 
     __slots__ = ("action", "answers", "batch", "flow", "id", "kind", "slot")
@@ -44,32 +44,32 @@ class Task:
 
     @property
     def waits(self) -> bool:
-        """It begins only when another task of its batch was accepted."""
+        """It begins only when another job of its batch was accepted."""
         return self.kind == "recover" and self.slot.executor.refuses_late
 
 
 class SentTogether:
-    """Tasks that were sent together. If servers refuse all of them, nothing has changed and the caller is told.
+    """Jobs that were sent together. If servers refuse all of them, nothing has changed and the caller is told.
 
-    A refusal beside a task that was accepted, or that runs in this process, is the failure of its own row.
+    A refusal beside a job that was accepted, or that runs in this process, is the failure of its own row.
     """
 
-    def __init__(self, tasks: list[Task]) -> None:
-        self.tasks = tasks
-        self.ids = {task.id for task in tasks}
-        self.accepted = all(task.waits for task in tasks) or any(not t.slot.executor.refuses_late for t in tasks)
-        self.refused: dict[int, tuple[Task, UsageError]] = {}
+    def __init__(self, jobs: list[RowJob]) -> None:
+        self.jobs = jobs
+        self.ids = {job.id for job in jobs}
+        self.accepted = all(job.waits for job in jobs) or any(not each.slot.executor.refuses_late for each in jobs)
+        self.refused: dict[int, tuple[RowJob, UsageError]] = {}
 
     def all_refused(self) -> bool:
-        return not self.accepted and len(self.refused) == sum(not task.waits for task in self.tasks)
+        return not self.accepted and len(self.refused) == sum(not job.waits for job in self.jobs)
 
     def error(self) -> UsageError:
         """Of the row whose action was wrong, rather than of one that was refused because of another."""
-        refused = [self.refused[task.id] for task in self.tasks if task.id in self.refused]
+        refused = [self.refused[job.id] for job in self.jobs if job.id in self.refused]
         wrong = [each for each in refused if not isinstance(each[1], BatchRefusedError)]
-        task, error = (wrong or refused)[0]
+        job, error = (wrong or refused)[0]
         try:
-            with label_errors(task.id):
+            with label_errors(job.id):
                 raise error
         except UsageError as labelled:
             return labelled
@@ -81,7 +81,7 @@ class Dispatcher:
     def __init__(self, executors: Collection[Executor]) -> None:
         self._executors = executors
         self._answers: SimpleQueue[Answer] = SimpleQueue()
-        self._tasks: dict[int, Task] = {}
+        self._jobs: dict[int, RowJob] = {}
         """What runs now, by environment."""
         self._refused: list[SentTogether] = []
         """Batches that were refused, until the caller is told."""
@@ -91,23 +91,23 @@ class Dispatcher:
         self.in_flight: set[int] = set()
         """Environments that were sent something and whose row was not received yet."""
 
-    def send(self, tasks: list[Task]) -> None:
-        """Begin the tasks: first those that others run for us, then those that run in this thread."""
-        batch = SentTogether(tasks)
-        for task in tasks:
-            task.batch, task.answers = batch, self._answers
-            self._tasks[task.id] = task
+    def send(self, jobs: list[RowJob]) -> None:
+        """Begin the jobs: first those that others run for us, then those that run in this thread."""
+        batch = SentTogether(jobs)
+        for job in jobs:
+            job.batch, job.answers = batch, self._answers
+            self._jobs[job.id] = job
         self.in_flight |= batch.ids
         here = []
-        for task in tasks:
-            if task.slot.executor.inline:
-                here.append(task)
-            elif batch.accepted or not task.waits:
-                self._begin(task)
+        for job in jobs:
+            if job.slot.executor.inline:
+                here.append(job)
+            elif batch.accepted or not job.waits:
+                self._begin(job)
         self._flush()
-        for number, task in enumerate(here):
+        for number, job in enumerate(here):
             try:
-                self._begin(task)
+                self._begin(job)
             except BaseException:  # Ctrl-C: what has not ended is as if it had not been sent
                 self._forget(here[number:])
                 raise
@@ -167,44 +167,44 @@ class Dispatcher:
         known = [each for each in ends if each is not None]
         return max(0.0, min(known) - time.monotonic()) if known else None
 
-    # One task.
+    # One job.
 
     def _take(self, answer: Answer) -> None:
-        task, reply, error = answer
-        if task is None or self._tasks.get(task.id) is not task:
+        job, reply, error = answer
+        if job is None or self._jobs.get(job.id) is not job:
             return
-        if task.flow is not None:
-            self._advance(task, reply, error)
-        elif error is None and not (task.slot.autoreset and reply.done):
-            self._finish(task, reply)
+        if job.flow is not None:
+            self._advance(job, reply, error)
+        elif error is None and not (job.slot.autoreset and reply.done):
+            self._finish(job, reply)
         else:
-            slot = task.slot
-            task.flow = slot.followed(reply) if error is None else slot.failed(_env_error(error))
-            self._advance(task, None, None)
+            slot = job.slot
+            job.flow = slot.followed(reply) if error is None else slot.failed(_env_error(error))
+            self._advance(job, None, None)
 
-    def _begin(self, task: Task) -> None:
-        if task.flow is None:
-            task.slot.executor.submit(task.slot, "advance", task.action, task)
+    def _begin(self, job: RowJob) -> None:
+        if job.flow is None:
+            job.slot.executor.submit(job.slot, "advance", job.action, job)
         else:
-            self._advance(task, None, None)
+            self._advance(job, None, None)
 
-    def _advance(self, task: Task, reply: Any, error: BaseException | None) -> None:
-        """Let the task's flow go on with a reply; it ends, or makes another call."""
-        flow: Any = task.flow
+    def _advance(self, job: RowJob, reply: Any, error: BaseException | None) -> None:
+        """Let the job's flow go on with a reply; it ends, or makes another call."""
+        flow: Any = job.flow
         try:
             kind, data = flow.send(reply) if error is None else flow.throw(_env_error(error))
         except StopIteration as stop:
-            self._finish(task, stop.value)
+            self._finish(job, stop.value)
         except UsageError as refusal:
-            self._refuse(task, refusal)
+            self._refuse(job, refusal)
         else:
-            task.slot.executor.submit(task.slot, kind, data, task)
+            job.slot.executor.submit(job.slot, kind, data, job)
 
-    def _finish(self, task: Task, result: Any) -> None:
-        slot = task.slot
-        del self._tasks[task.id]
-        self.ready[task.id] = (task.id, slot.incarnation, slot.episode.step_count, result)
-        batch = task.batch
+    def _finish(self, job: RowJob, result: Any) -> None:
+        slot = job.slot
+        del self._jobs[job.id]
+        self.ready[job.id] = (job.id, slot.incarnation, slot.episode.step_count, result)
+        batch = job.batch
         if slot.executor.refuses_late and (batch.refused or not batch.accepted):
             self._accept(batch)
 
@@ -212,17 +212,17 @@ class Dispatcher:
         """Something of the batch was used: refusals in it are rows, and what waited for that can begin."""
         if not batch.accepted:
             batch.accepted = True
-            for task in batch.tasks:
-                if task.waits:
-                    self._begin(task)
+            for job in batch.jobs:
+                if job.waits:
+                    self._begin(job)
         refused, batch.refused = batch.refused, {}
-        for task, error in refused.values():
-            is_reset = task.kind == "reset"
-            self._finish(task, task.slot.no_reset(error) if is_reset else task.slot.unscored(error))
+        for job, error in refused.values():
+            is_reset = job.kind == "reset"
+            self._finish(job, job.slot.no_reset(error) if is_reset else job.slot.unscored(error))
 
-    def _refuse(self, task: Task, error: UsageError) -> None:
-        batch = task.batch
-        batch.refused[task.id] = (task, error)
+    def _refuse(self, job: RowJob, error: UsageError) -> None:
+        batch = job.batch
+        batch.refused[job.id] = (job, error)
         if batch.accepted:
             self._accept(batch)
         elif batch.all_refused():
@@ -232,13 +232,13 @@ class Dispatcher:
         for batch in self._refused:
             if batch.ids & wanted:
                 self._refused.remove(batch)
-                self._forget(batch.tasks)
+                self._forget(batch.jobs)
                 raise batch.error()
 
-    def _forget(self, tasks: Iterable[Task]) -> None:
-        for task in tasks:
-            self._tasks.pop(task.id, None)
-            self.in_flight.discard(task.id)
+    def _forget(self, jobs: Iterable[RowJob]) -> None:
+        for job in jobs:
+            self._jobs.pop(job.id, None)
+            self.in_flight.discard(job.id)
 
 
 def _env_error(error: BaseException) -> EnvWeaveError:

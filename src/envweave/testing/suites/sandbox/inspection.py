@@ -28,6 +28,35 @@ class InspectionTests(SandboxTests):
         assert found is not None
         assert (found.variables, found.values) == ({"n": "1"}, {"pair": [1, {}]})
 
+    def test_an_expression_is_evaluated_after_the_run_and_its_value_may_be_large(self, session: Session) -> None:
+        large = session.run_and_inspect("n = 7\n'result'", expression="{'text': 'x' * 10 ** 6, 'n': n}")
+        assert (large[0].return_value, large[1] and large[1].variables) == ("result", {"n": "7"})
+        assert large[1] is not None
+        assert large[1].value == {"text": "x" * 10**6, "n": 7}
+
+    @pytest.mark.parametrize(
+        ("expression", "reason"),
+        [("1 / 0", "ZeroDivisionError"), ("{1}", "TypeError"), ("'x' * 10 ** 8", "ValueError"), ("1 +", "SyntaxError")],
+    )
+    def test_an_expression_without_a_value_is_told_and_nothing_else_is_lost(
+        self, session: Session, expression: str, reason: str
+    ) -> None:
+        result, found = session.run_and_inspect("n = 7", names=["n"], expression=expression)
+        assert (result.success, result.state) == (True, "kept")
+        assert found is not None
+        assert (found.values, found.variables, found.value) == ({"n": 7}, {"n": "7"}, None)
+        assert found.exception is not None
+        assert found.exception.type == reason
+
+    def test_an_expression_that_does_not_end_is_stopped(self, make: Make) -> None:
+        with make(limits=Limits(grace=10)).start() as session:
+            wait = "def wait():\n" + textwrap.indent(ENDLESS, "    ")
+            result, found = session.run_and_inspect(wait, 0.5, expression="wait()")
+            assert (result.success, result.limit, result.state) == (True, None, "kept")
+            assert found is not None
+            assert str(found.exception) == "TimeoutError: interrupted at the limit wall=0.5"
+            assert found.variables == {"wait": "function"}
+
     @pytest.mark.parametrize("wrong", [{"longest": 0}, {"most": -1}, {"names": ["a b"]}, {"names": [5]}], ids=str)
     def test_a_look_that_cannot_be_had_is_refused_before_the_run(self, session: Session, wrong: dict[str, Any]) -> None:
         with pytest.raises(UsageError):

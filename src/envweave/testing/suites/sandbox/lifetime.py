@@ -9,6 +9,7 @@ import pytest
 
 from envweave.errors import BusyError, ClosedError, SandboxError, SessionEndedError
 from envweave.sandbox import Sandbox, Session
+from envweave.testing.suites.base import PATIENCE
 from envweave.testing.suites.sandbox.base import ENDLESS, Make, SandboxTests, in_thread
 
 
@@ -79,7 +80,7 @@ class LifetimeTests(SandboxTests):
                 with pytest.raises(BusyError):
                     use()
             release.set()
-            assert running.result(30).return_value == "held"
+            assert running.result(PATIENCE).return_value == "held"
             assert session.run("2").return_value == 2
 
     def test_a_session_can_be_closed_while_it_runs(self, make: Make) -> None:
@@ -89,7 +90,7 @@ class LifetimeTests(SandboxTests):
             assert begun.wait(30)
             session.close()
             try:
-                assert running.result(30).state == "ended"
+                assert running.result(PATIENCE).state == "ended"
             except (ClosedError, SessionEndedError):
                 pass
             with pytest.raises(ClosedError):

@@ -9,6 +9,7 @@ import pytest
 
 from envweave.errors import SessionEndedError, UnsupportedError
 from envweave.sandbox import Limits, Sandbox, Session
+from envweave.testing.suites.base import PATIENCE
 from envweave.testing.suites.sandbox.base import DEAF, ENDLESS, Make, SandboxTests, in_thread
 
 
@@ -180,7 +181,7 @@ class TimeoutTests(SandboxTests):
             running = in_thread(lambda: session.run(f"begun()\n{ENDLESS}"))
             assert begun.wait(30)
             assert session.interrupt()
-            result = running.result(30)
+            result = running.result(PATIENCE)
             assert result.exception is not None
             assert (result.exception.type, result.limit, result.state) == ("KeyboardInterrupt", None, "kept")
             assert session.get("x") == 1

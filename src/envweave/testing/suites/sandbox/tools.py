@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from envweave.sandbox import Limits
+from envweave.testing.suites.base import PATIENCE
 from envweave.testing.suites.sandbox.base import Make, SandboxTests, in_thread
 
 
@@ -97,13 +98,13 @@ found == list(range(200))
 
         def slow() -> bool:
             begun.set()
-            return release.wait(60)
+            return release.wait(2 * PATIENCE)
 
         with make(tools={"slow": slow, "quick": lambda: 7}).start() as session:
             running = in_thread(lambda: session.run("x = 1\nslow()"))
             assert begun.wait(30)
             session.interrupt()
-            result = running.result(30)
+            result = running.result(PATIENCE)
             assert result.exception is not None
             assert result.exception.type == "KeyboardInterrupt"
             release.set()

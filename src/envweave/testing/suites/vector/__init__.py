@@ -5,11 +5,12 @@ from envweave.testing.suites.vector.calls import VectorCallTests
 from envweave.testing.suites.vector.parity import VectorParityTests
 from envweave.testing.suites.vector.recovery import VectorRecoveryTests
 from envweave.testing.suites.vector.steps import VectorStepTests
+from envweave.testing.suites.vector.tasks import VectorTaskTests
 
 __all__ = ["ExecutorSuite", "VectorSuite"]
 
 
-class ExecutorSuite(VectorStepTests, VectorCallTests, VectorRecoveryTests, VectorParityTests):
+class ExecutorSuite(VectorStepTests, VectorCallTests, VectorRecoveryTests, VectorParityTests, VectorTaskTests):
     """For another executor under `VectorEnv`, or another server behind it."""
 
 

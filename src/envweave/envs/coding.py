@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from envweave.client.env_client import EnvClient
-from envweave.envs.code import CodeAction, CodeEnvironment
-from envweave.envs.episode_session import Prelude
-from envweave.envs.interpreter import MODULES, Interpreter
-from envweave.envs.transcript import shown_error, shown_output
+from envweave.core.task import Task
+from envweave.envs.code import CodeAction, CodeEnvironment, shown_error, shown_output
+from envweave.envs.code_tasks import TaskSource
+from envweave.envs.interpreter import MODULES, Interpreter, Prelude
 from envweave.errors import UsageError
 from envweave.rewards import create_safe_env_transform
 from envweave.sandbox import Limits
@@ -38,16 +38,21 @@ class CodeState(State):
 
 
 class CodingEnvironment(CodeEnvironment[CodeAction, CodeObservation]):
-    """Each step runs code. Only the transform can end an episode.
+    """Each step runs code. A submission or the budget ends an episode with a task, the transform any other.
 
     The reward is `transform`'s. The default is `create_safe_env_transform`: -1 for code that uses dangerous functions,
     -0.2 for code that does not parse, +0.1 for short code, once in an episode. With None, steps are not scored.
-    `modules` are imported beforehand; `limits` and `sandbox` configure the isolation.
+    In an episode with a task, the reward is that of the submission, and the default transform is not applied. `tasks`
+    are `Tasks`, rows, the path of a JSONL file or `"programming"`; `max_steps` and `max_seconds` are the budget of an
+    episode with a task. `modules` are imported beforehand; `limits` and `sandbox` configure the isolation.
     """
 
     def __init__(
         self,
         *,
+        tasks: TaskSource | None = None,
+        max_steps: int | None = None,
+        max_seconds: float | None = None,
         transform: Callable[[Any], Any] | str | None = "safe",
         modules: Iterable[str] = MODULES,
         limits: Limits | Mapping[str, Any] | None = None,
@@ -57,12 +62,24 @@ class CodingEnvironment(CodeEnvironment[CodeAction, CodeObservation]):
             if transform != "safe":
                 raise UsageError(f"there is no transform {transform!r}", "pass 'safe', None, or a callable")
             transform = create_safe_env_transform()
-        super().__init__(Interpreter(limits=limits, modules=modules, sandbox=sandbox), transform, CodeState())
+            self._default_transform: Any = transform
+        else:
+            self._default_transform = None
+        super().__init__(
+            Interpreter(limits=limits, modules=modules, sandbox=sandbox),
+            transform,
+            CodeState(),
+            tasks=tasks,
+            max_steps=max_steps,
+            max_seconds=max_seconds,
+        )
 
-    def reset(self, *, seed: int | None = None, episode_id: str | None = None) -> CodeObservation:
-        self._python.begin(seed=seed, prelude=Prelude())
-        self._begin_episode(CodeState(episode_id=episode_id))
-        return CodeObservation()
+    def reset(
+        self, *, seed: int | None = None, episode_id: str | None = None, task: Task | None = None
+    ) -> CodeObservation:
+        attempt = self._attempt_at(task, seed)
+        self._begin(CodeState(episode_id=episode_id), Prelude(), seed=seed, attempt=attempt)
+        return CodeObservation(metadata=self._briefing())
 
     def step(self, action: CodeAction) -> CodeObservation:
         result = self._ran(action)
@@ -75,7 +92,14 @@ class CodingEnvironment(CodeEnvironment[CodeAction, CodeObservation]):
             exit_code=result.exit_code,
             metadata=told,
         )
-        return self._scored(seen)
+        return self._judged(seen, result)
+
+    def to_messages(self, observation: CodeObservation) -> str:
+        return self._messages(observation, observation.stdout, observation.stderr)
+
+    def _transform_of_step(self) -> Callable[[Any], Any] | None:
+        with_task = self._attempt is not None and self.transform is self._default_transform
+        return None if with_task else self.transform
 
     @property
     def state(self) -> CodeState:

@@ -7,6 +7,7 @@ import threading
 import weakref
 from collections.abc import Callable, Hashable
 from contextlib import suppress
+from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
@@ -22,20 +23,53 @@ class Closable(Protocol):
 T = TypeVar("T", bound=Closable)
 
 
+@dataclass(eq=False)
+class _Counted(Generic[T]):
+    """A resource and the number of references to it."""
+
+    LOCK: ClassVar[Any] = threading.RLock()
+    BY_KEY: ClassVar[dict[Any, _Counted[Any]]] = {}
+    resource: T
+    within: Share[Any] | None = None
+    key: Any = None
+    references: int = 0
+
+    def release(self) -> None:
+        with _Counted.LOCK:
+            self.references -= 1
+            if self.references:
+                return
+            _Counted.BY_KEY.pop(self.key, None)
+        try:
+            self.resource.close()
+        finally:
+            if self.within is not None:
+                self.within.release()
+
+
 class Share(Generic[T]):
     """One owner's reference to a resource. It ends with `release`, or when it is garbage-collected."""
 
     def __init__(self, counted: _Counted[T]) -> None:
-        self.resource = counted.resource
+        self.resource, self.within = counted.resource, counted.within
         self._counted = counted
+        with _Counted.LOCK:
+            counted.references += 1
         self._finalizer = weakref.finalize(self, _RELEASED.put, counted)  # closed by a thread: this may run anywhere
         self._finalizer.atexit = False  # shared resources end with the process
         _start_closing_thread()
 
     @classmethod
-    def new(cls, resource: T) -> Share[T]:
-        """The first reference to a resource."""
-        return cls(_Counted(resource))
+    def new(cls, resource: T, within: Share[Any] | None = None) -> Share[T]:
+        """The first reference to a resource, which keeps the one that it is `within` open.
+
+        If that was released, the new resource is closed, and `ClosedError` is raised.
+        """
+        try:
+            return cls(_Counted(resource, None if within is None else within.again()))
+        except ClosedError:
+            resource.close()
+            raise
 
     @classmethod
     def of(cls, key: Hashable, make: Callable[[], T]) -> Share[T]:
@@ -44,58 +78,27 @@ class Share(Generic[T]):
         Two threads may both make it, without waiting for each other; then one of the two is closed.
         """
         full_key = (os.getpid(), key)
-        counted = _Counted.find(full_key)
-        if counted is not None:
-            return cls(counted)
-        resource = make()
-        counted = _Counted.find(full_key, resource)
-        if counted.resource is not resource:
-            resource.close()
-        return cls(counted)
+        with _Counted.LOCK:
+            if full_key in _Counted.BY_KEY:
+                return cls(_Counted.BY_KEY[full_key])
+        made = make()
+        with _Counted.LOCK:
+            share = cls(_Counted.BY_KEY.setdefault(full_key, _Counted(made, key=full_key)))
+        if share.resource is not made:
+            made.close()
+        return share
 
     def again(self) -> Share[T]:
         """A reference for another owner. Raises `ClosedError` if this one was released."""
         with _Counted.LOCK:
             if not self._finalizer.alive:
                 raise ClosedError(f"the {type(self.resource).__name__} was released")
-            self._counted.references += 1
-        return Share(self._counted)
+            return Share(self._counted)
 
     def release(self) -> None:
         """Safe to call twice."""
         if self._finalizer.detach() is not None:
             self._counted.release()
-
-
-class _Counted(Generic[T]):
-    """A resource and the number of references to it."""
-
-    LOCK = threading.RLock()
-    BY_KEY: ClassVar[dict[Any, _Counted[Any]]] = {}
-
-    def __init__(self, resource: T, key: Any = None) -> None:
-        self.resource = resource
-        self.references = 1
-        self._key = key
-
-    @classmethod
-    def find(cls, key: Any, resource: T | None = None) -> Any:
-        """Add a reference to what has this key; if nothing has, register `resource`, or return None without one."""
-        with cls.LOCK:
-            found = cls.BY_KEY.get(key)
-            if found is not None:
-                found.references += 1
-            elif resource is not None:
-                found = cls.BY_KEY[key] = _Counted(resource, key)
-            return found
-
-    def release(self) -> None:
-        with self.LOCK:
-            self.references -= 1
-            if self.references:
-                return
-            self.BY_KEY.pop(self._key, None)
-        self.resource.close()
 
 
 _RELEASED: SimpleQueue[_Counted[Any]] = SimpleQueue()

@@ -596,8 +596,8 @@ def test_it_does_not_leave_its_process(env):
 
 
 def test_servers_are_the_operators_choice_and_only_here():
-    assert {"limits", "modules", "sandbox", "servers"} == CodeActEnvironment.OPERATOR_OPTIONS
-    assert {"limits", "modules", "sandbox"} == coding.CodingEnvironment.OPERATOR_OPTIONS
+    assert {"limits", "modules", "sandbox", "servers", "tasks"} == CodeActEnvironment.OPERATOR_OPTIONS
+    assert {"limits", "modules", "sandbox", "tasks"} == coding.CodingEnvironment.OPERATOR_OPTIONS
 
 
 def test_files_of_the_sandbox_lie_in_each_episodes_folder():

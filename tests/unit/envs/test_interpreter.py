@@ -9,8 +9,7 @@ from collections import UserDict
 
 import pytest
 
-from envweave.envs.episode_session import Prelude
-from envweave.envs.interpreter import Interpreter
+from envweave.envs.interpreter import Interpreter, Prelude
 from envweave.envs.shared import Share, _Counted
 from envweave.errors import ClosedError, ResetNeededError, SandboxError
 

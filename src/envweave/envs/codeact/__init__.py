@@ -1,7 +1,13 @@
 """CodeAct: an agent acts by writing Python, and its tools are functions."""
 
-from envweave.envs.codeact.environment import CodeActEnvironment, create_codeact_env, create_mcp_environment
-from envweave.envs.codeact.types import CodeAction, CodeObservation, CodeState
+from envweave.envs.code import CodeAction
+from envweave.envs.codeact.environment import (
+    CodeActEnvironment,
+    CodeObservation,
+    CodeState,
+    create_codeact_env,
+    create_mcp_environment,
+)
 from envweave.sandbox import ExecutionResult
 
 __all__ = [

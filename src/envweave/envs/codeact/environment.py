@@ -3,20 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 from envweave.core.lookup import load
-from envweave.envs.code import CodeEnvironment
+from envweave.core.task import Task
+from envweave.envs.code import CodeAction, CodeEnvironment, shown_error, shown_output
+from envweave.envs.code_tasks import TaskSource
 from envweave.envs.codeact.files import SOURCE as FILES
 from envweave.envs.codeact.files import file_tools
-from envweave.envs.codeact.types import CodeAction, CodeObservation, CodeState
-from envweave.envs.episode_session import Prelude
-from envweave.envs.interpreter import MODULES, Interpreter
+from envweave.envs.interpreter import MODULES, Interpreter, Prelude
 from envweave.envs.shared import Share
-from envweave.sandbox import Limits
+from envweave.sandbox import ExecutionResult, Limits
 from envweave.tools import ToolRegistry
 from envweave.tools.registry import Tools, registry_of
+from envweave.types import Observation, State
+
+
+@dataclass
+class CodeObservation(Observation):
+    """The output of the code, and the value of its last expression or the exception."""
+
+    execution_result: ExecutionResult = field(default_factory=ExecutionResult)
+
+
+@dataclass
+class CodeState(State):
+    """The state of an episode."""
+
+    variables: dict[str, str] = field(default_factory=dict)
+    """The types of the variables, by name."""
+    last_exit_code: int = 0
 
 
 class CodeActEnvironment(CodeEnvironment[CodeAction, CodeObservation]):
@@ -24,8 +41,11 @@ class CodeActEnvironment(CodeEnvironment[CodeAction, CodeObservation]):
 
     `tools` are functions that the code calls by name. They run outside of the sandbox, and so do those of the MCP
     `servers`. `files=True` adds tools for the episode's folder. `modules` are imported beforehand; `limits` bound each
-    run, and `sandbox` has options of `envweave.sandbox.Sandbox`. Only the transform can end an episode, as
-    `MathProblemTransform` does at the answer.
+    run, and `sandbox` has options of `envweave.sandbox.Sandbox`.
+
+    `tasks` are `Tasks`, rows, the path of a JSONL file or `"programming"`. An episode with a task ends with a
+    submission or with its budget, `max_steps` and `max_seconds`. Any other ends only by the transform, as that of
+    `MathProblemTransform` at the answer.
     """
 
     OPERATOR_OPTIONS: ClassVar[frozenset[str]] = CodeEnvironment.OPERATOR_OPTIONS | {"servers"}
@@ -36,12 +56,22 @@ class CodeActEnvironment(CodeEnvironment[CodeAction, CodeObservation]):
         tools: Tools | None = None,
         servers: Any = None,
         files: bool = False,
+        tasks: TaskSource | None = None,
+        max_steps: int | None = None,
+        max_seconds: float | None = None,
         transform: Callable[[Any], Any] | None = None,
         modules: Iterable[str] = MODULES,
         limits: Limits | Mapping[str, Any] | None = None,
         sandbox: Mapping[str, Any] | None = None,
     ) -> None:
-        super().__init__(Interpreter(limits=limits, modules=modules, sandbox=sandbox), transform, CodeState())
+        super().__init__(
+            Interpreter(limits=limits, modules=modules, sandbox=sandbox),
+            transform,
+            CodeState(),
+            tasks=tasks,
+            max_steps=max_steps,
+            max_seconds=max_seconds,
+        )
         self._given = registry_of(tools)
         self._files = files
         self._servers: Share[Any] | None = None
@@ -49,11 +79,13 @@ class CodeActEnvironment(CodeEnvironment[CodeAction, CodeObservation]):
             self._servers = Share.new(load("envweave.tools.mcp:connect_mcp", extra="mcp")(servers))
         self.tools = self._all_tools()
 
-    def reset(self, *, seed: int | None = None, episode_id: str | None = None) -> CodeObservation:
+    def reset(
+        self, *, seed: int | None = None, episode_id: str | None = None, task: Task | None = None
+    ) -> CodeObservation:
+        attempt = self._attempt_at(task, seed)
         source = "\n".join(dict.fromkeys(tool.source for tool in self.tools if tool.source))
-        self._python.begin(seed=seed, tools=self._functions(), prelude=Prelude(source))
-        self._begin_episode(CodeState(episode_id=episode_id))
-        return CodeObservation()
+        self._begin(CodeState(episode_id=episode_id), Prelude(source), seed=seed, attempt=attempt)
+        return CodeObservation(metadata=self._briefing(self.tools))
 
     def step(self, action: CodeAction) -> CodeObservation:
         """Run code. The first step begins an episode if `reset` was not called; a handle requires `reset`."""
@@ -61,7 +93,11 @@ class CodeActEnvironment(CodeEnvironment[CodeAction, CodeObservation]):
             self.reset()
         result = self._ran(action)
         seen = CodeObservation(execution_result=result, metadata={"last_code": action.code})
-        return self._scored(seen)
+        return self._judged(seen, result)
+
+    def to_messages(self, observation: CodeObservation) -> str:
+        result = observation.execution_result
+        return self._messages(observation, shown_output(result), shown_error(result), self.tools)
 
     @property
     def state(self) -> CodeState:

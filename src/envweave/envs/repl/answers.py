@@ -18,6 +18,7 @@ NOT_TAKEN = "a printed FINAL(…) was not taken for the answer: it may be a quot
 _BEGINS = re.compile(r"^[ \t]*FINAL(?:_VAR)?\(", re.MULTILINE)
 _WHOLE = re.compile(r"[ \t]*(FINAL|FINAL_VAR)\((.*)\)\s*", re.DOTALL)
 _NAME = re.compile(r"""["']?(\w+)["']?""")
+_PRINTED_NAME = re.compile(r"""FINAL_VAR\(\s*\\?["']?(\w+)""")
 _CUT = re.compile(r"^… \[\d+ bytes cut\] …$", re.MULTILINE)
 _MAX_ANSWERS = 20
 """Per output: lines on which an answer may begin."""
@@ -39,6 +40,11 @@ def printed_answer(code: str, stdout: str, text_of: Callable[[str], str | None])
     return None
 
 
+def printed_variables(code: str) -> list[str]:
+    """The names in `FINAL_VAR(name)` that code may print, so that their values can be read with its result."""
+    return list(dict.fromkeys(_PRINTED_NAME.findall(code)))[:_MAX_ANSWERS] if _prints_final(code) else []
+
+
 def was_missed(code: str, stdout: str) -> bool:
     """Whether code that gave no answer, but mentions FINAL, printed something that looks like one."""
     return "FINAL" in code and _BEGINS.search(stdout) is not None
@@ -46,7 +52,8 @@ def was_missed(code: str, stdout: str) -> bool:
 
 def final_in(text: str) -> tuple[str, str] | None:
     """The first `FINAL(…)` or `FINAL_VAR(…)` alone on its lines: its name and its argument."""
-    return next((found for each in _candidates(text) if (found := read_final(each)) is not None), None)
+    candidates = _candidates(text.replace("\r\n", "\n"))
+    return next((found for each in candidates if (found := read_final(each)) is not None), None)
 
 
 def read_final(text: str) -> tuple[str, str] | None:

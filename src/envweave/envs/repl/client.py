@@ -18,8 +18,9 @@ from envweave.results import ResetResult, StepResult
 
 if TYPE_CHECKING:
     from envweave.client.managed_server import ManagedServer
+    from envweave.envs.code_tasks import TaskSource
     from envweave.envs.repl.llm_backends import Query
-    from envweave.envs.repl.scoring import Metric
+    from envweave.envs.repl.settings import Metric
     from envweave.providers.base import Provider
     from envweave.sandbox import Limits
 
@@ -43,6 +44,8 @@ class REPLEnv(EnvClient[REPLAction, REPLObservation, REPLState]):
         self,
         base_url: str | Provider | ManagedServer | None = None,
         *,
+        tasks: TaskSource | None = None,
+        max_seconds: float | None = None,
         llm_query_fn: Query | None = None,
         llm_batch_fn: Query | None = None,
         llm_chat_fn: Query | None = None,
@@ -115,8 +118,8 @@ class REPLEnv(EnvClient[REPLAction, REPLObservation, REPLState]):
         episode_id: str | None = None,
         **own: Any,
     ) -> ResetResult[REPLObservation]:
-        """Begin an episode with any of `context`, `task_prompt`, `max_iterations`, `expected_answer`, `hf_token`,
-        `llm_model`, `rlm_max_depth` and `rlm_max_iterations`.
+        """Begin an episode with any of `task`, `context`, `task_prompt`, `max_iterations`, `expected_answer`,
+        `hf_token`, `llm_model`, `rlm_max_depth` and `rlm_max_iterations`.
         """
         given = {name: value for name, value in own.items() if value is not None}
         return super().reset(seed=seed, options=options, episode_id=episode_id, **given)

@@ -1,24 +1,45 @@
-"""The loop in which a language model plays an episode of the REPL."""
+"""The loop in which a language model plays an episode of the REPL: its prompts, and how its replies are parsed."""
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from envweave.core.handle import EnvHandle
-from envweave.envs.repl.prompts import (
-    SYSTEM_PROMPT,
-    answer_in_words,
-    code_blocks,
-    first_prompt,
-    outcome_prompt,
-)
+from envweave.envs.repl.answers import final_in
+from envweave.envs.repl.llm_backends import Message
 from envweave.envs.repl.types import REPLAction, REPLObservation
-from envweave.lm import Message
 from envweave.results import ResetResult, StepResult
 
+SYSTEM_PROMPT = """\
+You answer a task about a text that is too long to read at once. In a Python REPL it is the variable `context`.
+
+Write Python in a block that begins with ```repl and ends with ```. It is run, and you are shown what it printed.
+Variables last from block to block.
+
+In the REPL there are:
+- `context`: the text, as a string. Look at parts of it, search it, split it; do not print all of it.
+- `llm_query(prompt)`: asks a language model and returns its answer. It sees nothing but the prompt, so put the part of
+  the context that matters into it.
+- `llm_query_batched(prompts)`: the same for a list of prompts, at the same time.
+- `rlm_query(prompt)`: has a language model work on a long prompt in a REPL of its own; `rlm_query_batched(prompts)` for
+  several.
+- `SHOW_VARS()`: the names of your variables.
+
+When you know the answer, give it from a block with `FINAL(answer)`, or with `FINAL_VAR("name")` if it is in a variable.
+Do so only when you have seen that it is right.
+"""
+
+NUDGE = "Write the next step as Python in a ```repl block, or give the answer with FINAL(answer) in such a block."
+LAST_CALL = "This is your last step: give your best answer now with FINAL(answer) in a ```repl block."
+
+_OPENS = re.compile(r"[ \t]*```[ \t]*(?:repl|python|py)[ \t]*", re.IGNORECASE)
+_CLOSES = re.compile(r"[ \t]*```[ \t]*")
+_SHOWN = 20_000
+"""Characters of one block's output."""
 _LONGEST_REPLY = 200_000
 _LONGEST_TALK = 4_000_000
 """Characters."""
@@ -86,7 +107,7 @@ def _act(
 ) -> str:
     """Run the actions of a reply while there is time. Returns the next prompt."""
     seen: list[REPLObservation] = []
-    for action in _actions(reply):
+    for action in actions_in(reply):
         if late():
             break
         result = env.step(action)
@@ -98,11 +119,11 @@ def _act(
     return outcome_prompt(seen, last=last or left <= 1)
 
 
-def _actions(reply: str) -> list[REPLAction]:
+def actions_in(reply: str) -> list[REPLAction]:
     """The blocks of code of a reply, or else its answer."""
     if blocks := code_blocks(reply):
         return [REPLAction(code=code) for code in blocks]
-    match answer_in_words(reply):
+    match final_in(reply):
         case ("FINAL", answer):
             return [REPLAction(is_final=True, final_answer=answer)]
         case ("FINAL_VAR", name):
@@ -123,3 +144,38 @@ def _total(steps: list[StepResult[Any]]) -> float | None:
     if not rewards or not all(isinstance(reward, float) for reward in rewards):
         return None
     return float(sum(rewards))  # type: ignore[arg-type]
+
+
+def first_prompt(task: str, seen: REPLObservation) -> str:
+    """The task and the beginning of the context."""
+    preview = f"\nIt begins:\n{seen.context_preview}\n" if seen.context_preview else ""
+    return f"Task: {task}\n\n`context` has {seen.context_length} characters.{preview}\n{NUDGE}"
+
+
+def code_blocks(reply: str) -> list[str]:
+    """The blocks of code in a reply. A block that is not closed is left out: the reply may have been cut."""
+    blocks: list[str] = []
+    block: list[str] | None = None
+    for line in reply.replace("\r\n", "\n").split("\n"):
+        if block is None:
+            block = [] if _OPENS.fullmatch(line) else None
+        elif _CLOSES.fullmatch(line):
+            blocks.append("\n".join(block))
+            block = None
+        else:
+            block.append(line)
+    return blocks
+
+
+def outcome_prompt(seen: Sequence[REPLObservation], *, last: bool) -> str:
+    """The output of the blocks of the last reply."""
+    parts = []
+    for number, observation in enumerate(seen, 1):
+        result = observation.result
+        said = "\n".join(part for part in (result.stdout.rstrip("\n"), result.stderr.rstrip("\n")) if part)
+        head = f"Block {number}:" if len(seen) > 1 else "Output:"
+        parts.append(f"{head}\n{said[:_SHOWN] or '(nothing was printed)'}")
+    if seen:
+        parts.append(f"Variables: {', '.join(seen[-1].available_variables) or 'none'}")
+    parts.append(LAST_CALL if last else NUDGE)
+    return "\n\n".join(parts)

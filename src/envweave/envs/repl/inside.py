@@ -32,21 +32,23 @@ def _repl_functions() -> tuple[object, ...]:
             and not (isinstance(value, types.FunctionType) and value.__module__ == "tools")
         )
 
-    def give_variable(name: str) -> None:
-        """Called by the environment: submit a variable, converted to text here."""
-        if names.get(name) is not None:
-            submit(str(names[name]))
+    def read_answer(printed: list[str], last: bool) -> dict[str, object]:
+        """Called by the environment after each run: what may be the answer, converted to text here.
 
-    def give_answer(need: str) -> None:
-        """Called by the environment: submit the content of `answer`, if the key `need` is set in it."""
-        answer = names.get("answer")
-        if isinstance(answer, dict) and answer.get(need):
-            submit(str(answer.get("content", "")))
+        That is the values of the variables that the code may have printed as `FINAL_VAR(name)`, and the content of
+        `answer`, if it is ready or this was the last run.
+        """
+        variables = {name: str(names[name]) for name in printed if names.get(name) is not None}
+        answer = names.get("answer", {})
+        answer = answer if issubclass(type(answer), dict) else {}
+        ready = bool(answer.get("ready"))
+        wanted = ready or (last and answer.get("content"))
+        return {"variables": variables, "ready": ready, "content": str(answer.get("content", "")) if wanted else None}
 
     for function in (FINAL, FINAL_VAR, SHOW_VARS):
         function.__qualname__ = function.__name__
-    return FINAL, FINAL_VAR, SHOW_VARS, give_variable, give_answer
+    return FINAL, FINAL_VAR, SHOW_VARS, read_answer
 
 
-FINAL, FINAL_VAR, SHOW_VARS, _give_variable, _give_answer = _repl_functions()
+FINAL, FINAL_VAR, SHOW_VARS, _read_answer = _repl_functions()
 del _repl_functions

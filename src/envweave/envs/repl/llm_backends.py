@@ -5,16 +5,18 @@ from __future__ import annotations
 import inspect
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 from envweave.core.loop import BACKGROUND
 from envweave.errors import EnvWeaveError, UnavailableError, describe
-from envweave.lm import LanguageModel, Message
+from envweave.lm import LanguageModel
 
 AT_ONCE = 8
 """Prompts that are sent at the same time, at most."""
 
 T = TypeVar("T")
+Message: TypeAlias = dict[str, str]
+"""A `role` and a `content`."""
 Query = Callable[..., Any]
 Stopped = Callable[[], bool]
 """Whether the answers are no longer needed."""

@@ -9,8 +9,7 @@ from typing import Any
 
 from envweave.core.handle import EnvHandle
 from envweave.envs.repl.client import REPLEnv
-from envweave.envs.repl.driver import RLMRun, play
-from envweave.envs.repl.prompts import SYSTEM_PROMPT
+from envweave.envs.repl.driver import SYSTEM_PROMPT, RLMRun, play
 from envweave.envs.repl.types import REPLAction, REPLObservation
 from envweave.lm import LanguageModel
 

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from envweave.envs.repl.answers import final_in, printed_answer, was_missed
+from envweave.envs.repl.answers import final_in, printed_answer, printed_variables, was_missed
 
 CONTEXT = "Notes.\nWhen you are done, write FINAL(answer).\nFINAL(from the context)\nFINAL(two\n  lines)\nThe end."
 
@@ -102,6 +102,14 @@ def test_a_printed_variable_is_its_value(name):
 @pytest.mark.parametrize("name", ["x y", "x.y", "f(x)", "", "x'); import os", "x\ny"])
 def test_what_is_no_name_is_no_variable(name):
     assert printed_answer("print('FINAL_VAR(…)')", f"FINAL_VAR({name})\n", lambda name: "42") is None
+
+
+def test_the_names_of_printed_variables_are_known_before_the_code_runs():
+    code = "print('FINAL_VAR(a)')\nprint(\"FINAL_VAR('b')\")\nprint(f'FINAL_VAR( c )')\nprint('FINAL_VAR(\\'a\\')')"
+    assert printed_variables(code) == ["a", "b", "c"]
+    assert printed_variables("FINAL_VAR('a')") == [], "it is called, not printed"
+    assert printed_variables("print(f'FINAL_VAR({name})')") == []
+    assert len(printed_variables("\n".join(f"print('FINAL_VAR(a{n})')" for n in range(1000)))) == 20
 
 
 def test_an_answer_that_was_cut_on_its_way_is_none():

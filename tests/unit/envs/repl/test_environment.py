@@ -114,6 +114,7 @@ def test_ways_to_give_an_answer(begun, code, answer):
         "FINAL = 3",
         "x = None\nprint('FINAL_VAR(x)')",
         "print('FINAL_VAR(nope)')",
+        "x, name = 1, 'x'\nprint(f'FINAL_VAR({name})')",
         "import os\nchild = os.fork()\nif not child:\n    FINAL(9)\n    os._exit(0)\nos.waitpid(child, 0)",
     ],
 )
@@ -355,17 +356,34 @@ mail.order = order
         "x = llm_query('a')",
         "1 / 0",
         "FINAL(1)",
+        "FINAL([1, {'a': 2}])",
+        "x = {3}\nFINAL_VAR('x')",
         "print('FINAL(1)')",
+        "x = [1, 2]\nprint('FINAL_VAR(x)')",
         "answer = {'content': 'text', 'ready': True}",
         "answer.update(content=4.5, ready=True)",
+        "answer.update(content=[1, 2], ready=True)",
+        "answer.update(content={'a': llm_query('b')}, ready=True)",
+        "answer.update(content='x' * 3_000_000, ready=True)",
+        "class A:\n    def __str__(self): return 'as text'\nanswer = {'content': A(), 'ready': True}",
+        "class A:\n    def __str__(self): 1 / 0\nanswer = {'content': A(), 'ready': True}",
     ],
 )
-def test_a_step_is_one_round_trip(code):
+@pytest.mark.parametrize("max_iterations", [2, 30], ids=["last", "not the last"])
+def test_a_step_is_one_round_trip(code, max_iterations):
     with REPLEnvironment(llm_query_fn=str.upper) as env:
-        env.reset()
+        env.reset(max_iterations=max_iterations)
         env.step(REPLAction(code=ORDERS))
         env.step(REPLAction(code=code))
         assert env._python.run("orders").return_value == ["run", "run"], "the second is this one"
+
+
+def test_the_content_of_answer_comes_with_the_last_run():
+    with REPLEnvironment() as env:
+        env.reset(max_iterations=2)
+        env.step(REPLAction(code=ORDERS))
+        assert env.step(REPLAction(code="answer['content'] = [1, {2}]")).metadata["final_answer"] == "[1, {2}]"
+        assert env._python.run("orders").return_value == ["run", "run"]
 
 
 def test_a_seed_seeds(env):

@@ -1,0 +1,77 @@
+"""Environments as a model sees them, on servers: the same messages, rewards and ends as in this process."""
+
+import pytest
+
+import envweave as ew
+from envweave.client import EnvClient, HTTPEnvClient
+from envweave.testing.serving import running_server
+
+WORDS, GOODS = "pkg://envweave.examples.word_game:WordGame", "pkg://envweave.examples.warehouse:Warehouse"
+
+
+def call(name, arguments="{}"):
+    function = {"name": name, "arguments": arguments}
+    return {"role": "assistant", "content": None, "tool_calls": [{"id": "1", "type": "function", "function": function}]}
+
+
+EPISODES = {
+    WORDS: ({"task": "lemon"}, ["melon", "", "lemon"]),
+    GOODS: ({"task": 3}, [call("look", '{"shelf": "A"}'), call("lok"), call("look", "[]"), "hi", call("ship")]),
+    "lineworld": ({"seed": 1}, ['{"move": 1}', "left", '```json\n{"move": -1}\n```', "?", "?"]),
+    "nim": ({"seed": 1}, [{"alice": '{"heap": 0, "count": 1}'}, {"bob": "?"}, {"bob": '{"heap": 0, "count": 7}'}]),
+    "codeact": ({"seed": 1}, ["```python\nx = 6\n```", "x", "```python\nx * 7\n```"]),
+}
+
+
+def told(result):
+    """What a driver sees of a result, without what differs from run to run."""
+    observations = result.obs if isinstance(result.obs, dict) else {"": result.obs}
+    seen = {agent: ([strip(one) for one in obs.messages], obs.tools) for agent, obs in observations.items()}
+    ends = [request.reason for request in result.requests if request.kind == "episode_end"]
+    return seen, result.reward, result.done, result.info.get("unreadable"), ends
+
+
+def strip(message):
+    return {**message, "content": message["content"].partition('"duration"')[0]}
+
+
+def play(env, id):
+    options, replies = EPISODES[id]
+    return [told(env.reset(**options)), *(told(env.step(reply)) for reply in replies)]
+
+
+@pytest.mark.parametrize("id", EPISODES)
+@pytest.mark.parametrize("isolation", ["thread", "process"])
+def test_a_conversation_is_the_same_on_a_server(id, isolation):
+    with ew.make(id, chat=True) as env:
+        here = play(env, id)
+    with running_server(id, "--isolation", isolation) as server, EnvClient(server.url, chat=True) as env:
+        assert play(env, id) == here
+
+
+def test_a_conversation_is_the_same_over_plain_http():
+    with ew.make(WORDS, chat=True) as env:
+        here = play(env, WORDS)
+    with running_server(WORDS) as server, HTTPEnvClient(server.url, chat=True) as env:
+        assert play(env, WORDS) == here
+
+
+def test_one_server_has_chats_and_plain_sessions_side_by_side():
+    with running_server(WORDS) as server, ew.make(server.url) as plain, ew.make(server.url, chat={"nudges": 0}) as chat:
+        plain.reset(task="crane")
+        chat.reset(task="crane")
+        assert plain.step({"word": "crane"}).reward == 1.0
+        assert chat.step("").done
+        assert plain.action_schema()["required"] == ["word"]
+
+
+def test_a_vector_on_a_server_holds_conversations():
+    with running_server(WORDS) as server, ew.make_vector(server.url, 3, chat=True) as vec:
+        reset = vec.reset(task=["crane", "lemon", "night"])
+        assert [obs.messages[0]["role"] for obs in reset.obs] == ["system"] * 3
+        assert vec.step(["crane", "lemon", "x"]).reward == [1.0, 1.0, 0.0]
+
+
+def test_an_opening_with_a_wrong_chat_is_refused():
+    with running_server(WORDS) as server, pytest.raises(ew.UsageError, match="chat"):
+        ew.make(server.url, chat={"nudges": -1})

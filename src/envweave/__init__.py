@@ -6,18 +6,21 @@ from envweave import errors
 from envweave.core.environment import AsyncEnvironment, Environment
 from envweave.core.handle import AsyncEnvHandle, EnvHandle
 from envweave.core.spec import EnvSpec
+from envweave.core.task import Task
 from envweave.errors import EnvError, EnvWeaveError, InvalidActionError, UsageError
 from envweave.plan import adapt
 from envweave.registry.make import connect, make, register, registry, spec, unregister
 from envweave.registry.vectors import make_vector
 from envweave.requests import AutoresetReady, EndReason, EpisodeEnd, LogEvent, NeedAction, Request, ToolCall
 from envweave.results import ResetResult, StepResult
+from envweave.tasks.tasks import Tasks
 from envweave.types import Action, Observation, State
 from envweave.vector.base import VectorEnv
 from envweave.vector.batch import ResetBatch, StepBatch
 
 if TYPE_CHECKING:
     from envweave import aio, examples
+    from envweave.tools.environment import ToolEnvironment, ToolObservation, tool
 
 __version__ = "0.1.0"
 
@@ -43,7 +46,11 @@ __all__ = [
     "State",
     "StepBatch",
     "StepResult",
+    "Task",
+    "Tasks",
     "ToolCall",
+    "ToolEnvironment",
+    "ToolObservation",
     "UsageError",
     "VectorEnv",
     "adapt",
@@ -56,6 +63,7 @@ __all__ = [
     "register",
     "registry",
     "spec",
+    "tool",
     "unregister",
 ]
 
@@ -65,4 +73,8 @@ def __getattr__(name: str) -> Any:
         import importlib
 
         return importlib.import_module(f"envweave.{name}")
+    if name in ("ToolEnvironment", "ToolObservation", "tool"):
+        from envweave.tools import environment
+
+        return getattr(environment, name)
     raise AttributeError(f"module 'envweave' has no attribute {name!r}")

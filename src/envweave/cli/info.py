@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+from itertools import islice
+from textwrap import shorten
+from typing import Any
 
 from rich.table import Table
 from rich.text import Text
@@ -10,15 +13,21 @@ from rich.text import Text
 from envweave.cli.options import Arguments, AsJSON, EnvName, keyword_arguments, out, own_output, print_json
 from envweave.core.env_types import types_of
 from envweave.core.schema import json_schema
+from envweave.core.selection import TaskList
 from envweave.registry.make import make
 from envweave.registry.make import spec as spec_of
 from envweave.requests import NeedAction
 
+FIRST_TASKS = 5
+"""How many tasks are shown."""
+PROMPT_LENGTH = 80
+
 
 def info(id: EnvName, arg: Arguments = None, as_json: AsJSON = False) -> None:
-    """Show an environment's spec, agents and the JSON Schema of its actions and observations."""
+    """Show an environment's spec, agents, tasks, schemas, and the first messages that a model would see."""
     spec = spec_of(id)
-    with own_output(as_json), make(id, **keyword_arguments(arg)) as env:
+    arguments = keyword_arguments(arg)
+    with own_output(as_json), make(id, **arguments) as env, make(id, chat=True, **arguments) as chat:
         first = env.reset(seed=0)
         agents = [request.agent_id for request in first.requests if isinstance(request, NeedAction)]
         observation = types_of(env.backend.env).observation
@@ -27,6 +36,8 @@ def info(id: EnvName, arg: Arguments = None, as_json: AsJSON = False) -> None:
             "first_to_act": agents,
             "action_schema": env.action_schema(agents[0] if agents else None),
             "observation_schema": json_schema(observation) if observation is not None else None,
+            "tasks": None if env.tasks is None else _listed(env.tasks),
+            "messages": _messages(chat.reset(seed=0).obs, agents[0] if agents else None),
         }
     if as_json:
         print_json(data)
@@ -37,3 +48,15 @@ def info(id: EnvName, arg: Arguments = None, as_json: AsJSON = False) -> None:
             text = value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False)
             table.add_row(Text(key, "bold"), Text(text))
     out.print(table)
+
+
+def _messages(first: Any, agent: str | None) -> list[dict[str, Any]]:
+    """What the model is told at the start of an episode; with several agents, the one that acts first."""
+    observation = first[agent] if isinstance(first, dict) else first
+    return observation.messages  # type: ignore[no-any-return]
+
+
+def _listed(tasks: TaskList) -> dict[str, Any]:
+    """The number of tasks, the splits, and the beginning of the first prompts by ID."""
+    first = {task.id: shorten(task.prompt, PROMPT_LENGTH, placeholder=" …") for task in islice(tasks, FIRST_TASKS)}
+    return {"number": len(tasks), "splits": dict(tasks.splits), "first": first}

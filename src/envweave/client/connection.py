@@ -305,7 +305,7 @@ class ServerConnection:
             lost = SessionLostError(f"the connection was lost and not found again: {error.message}", error.hint)
             lost.__cause__ = error
             self._lose_all(lost)
-        except Exception as error:  # whatever it is, callers wait
+        except Exception as error:  # callers wait, so every error must reach them
             log.exception("the connection to %s failed", self.endpoint.address.ws)
             self._lose_all(SessionLostError(f"the connection failed: {describe(error)}"))
         finally:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Self
 
+from envweave.chat import Chat
 from envweave.client.address import Address
 from envweave.core.jsonable import to_sendable
 
@@ -40,8 +41,8 @@ class ServerEndpoint:
 
     @property
     def refused_timeout_s(self) -> float:
-        """How long to try for the first connection while nobody listens: a server that is being started needs a moment,
-        but usually the address is wrong. One that is started for us is waited for.
+        """How long to try for the first connection while it is refused: a server that is being started needs a moment,
+        but usually the address is wrong. A server that is started for us gets the whole `connect_timeout_s`.
         """
         return self.connect_timeout_s * (1.0 if self.managed is not None else REFUSED_SHARE)
 
@@ -92,12 +93,15 @@ class SessionSpec:
     """The name of the instance, which its requests carry."""
     arguments: Mapping[str, Any] | None = None
     autoreset: bool = False
+    chat: Chat | None = None
     deadline: float | None = None
     max_episode_steps: int | None = None
 
     def to_data(self, *, schema: bool = True) -> dict[str, Any]:
         """The `data` of an `open` message; with `schema` the server describes its environment."""
         data: dict[str, Any] = {"autoreset": True} if self.autoreset else {}
+        if self.chat is not None:
+            data["chat"] = asdict(self.chat)
         for name in ("env_id", "deadline", "max_episode_steps"):
             value = getattr(self, name)
             if value is not None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self
 
 from typing_extensions import TypeVar
 
+from envweave.chat import Chat
 from envweave.client.endpoint import ServerEndpoint, SessionSpec, parse_target, parse_targets
 from envweave.client.launch import Launchable
 from envweave.core.actions import ANYTHING
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from envweave.client.codec import Codec, KnownTypes
     from envweave.client.managed_server import ManagedServer
     from envweave.client.session import Opened
+    from envweave.core.selection import TaskList
     from envweave.providers.base import Provider
 
 StateT = TypeVar("StateT", default=Any)
@@ -104,6 +106,12 @@ class UnconnectedBackend(AsyncBackend):
     def observation_schema(self) -> dict[str, Any] | None:
         return None if self._connected is None else self._connected.observation_schema()
 
+    @property
+    def tasks(self) -> TaskList | None:
+        if self._connected is None:
+            raise UsageError(f"{self.id} is not connected yet, so its tasks are not known", "await env.connect()")
+        return self._connected.tasks
+
 
 class EnvClient(Launchable, EnvHandle[ActT, ObsT], Generic[ActT, ObsT, StateT]):
     """An environment on a server, ours or OpenEnv's, driven like one in this process.
@@ -136,6 +144,7 @@ class EnvClient(Launchable, EnvHandle[ActT, ObsT], Generic[ActT, ObsT, StateT]):
         env_id: str | None = None,
         arguments: Mapping[str, Any] | None = None,
         autoreset: bool = False,
+        chat: Chat | bool | None = None,
         deadline: float | None = None,
         max_episode_steps: int | None = None,
         action_type: type[ActT] | None = None,
@@ -160,6 +169,7 @@ class EnvClient(Launchable, EnvHandle[ActT, ObsT], Generic[ActT, ObsT, StateT]):
             env_id=env_id,
             arguments=arguments,
             autoreset=autoreset,
+            chat=Chat.of(chat),
             deadline=deadline,
             max_episode_steps=max_episode_steps,
         )
@@ -330,6 +340,11 @@ class EnvClient(Launchable, EnvHandle[ActT, ObsT], Generic[ActT, ObsT, StateT]):
         self.connect()
         return super().action_schema(agent_id)
 
+    @property
+    def tasks(self) -> TaskList | None:
+        self.connect()
+        return super().tasks
+
     def declared_action_schema(self) -> dict[str, Any] | None:
         """What the client's own action type says, without asking the server."""
         if self.action_type is None:
@@ -393,6 +408,7 @@ def open_slots(
     another: Callable[[], Provider] | None = None,
     arguments: Mapping[str, Any] | None = None,
     autoreset: bool = False,
+    chat: Chat | None = None,
     deadline: float | None = None,
     max_episode_steps: int | None = None,
     observation_type: Any = None,
@@ -413,7 +429,8 @@ def open_slots(
         return ServerEndpoint(**found, headers=dict(headers or {}), **options)
 
     listed = list(url) if isinstance(url, Sequence) and not isinstance(url, str) else [url]
-    spec = SessionSpec(arguments=arguments, autoreset=autoreset, deadline=deadline, max_episode_steps=max_episode_steps)
+    limits: dict[str, Any] = {"deadline": deadline, "max_episode_steps": max_episode_steps}
+    spec = SessionSpec(arguments=arguments, autoreset=autoreset, chat=chat, **limits)
     servers = [endpoint(found) for each in listed for found in parse_targets(each)]
     more = None if another is None else lambda: endpoint(parse_target(another()))
     types = known_types(observation_type, state_type)

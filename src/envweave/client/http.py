@@ -92,7 +92,7 @@ class HTTPSession(RemoteSession):
             call.answer(_answer(response))
         except EnvWeaveError as error:
             call.answer(None, error)
-        except Exception as error:  # whatever it is, a caller waits
+        except Exception as error:  # a caller waits, so every error must reach it
             call.answer(None, TransportError(f"{method} {path} failed: {describe(error)}"))
 
     async def _in_turn(self, call: PendingCall, method: str, path: str, body: bytes) -> httpx.Response:

@@ -14,6 +14,7 @@ from typing import Any
 
 from websockets.exceptions import ConnectionClosed
 
+from envweave.chat import reply_rule
 from envweave.client.codec import Codec, to_body
 from envweave.client.endpoint import ServerEndpoint, SessionSpec
 from envweave.client.session import Opened
@@ -45,6 +46,9 @@ CHECKS, CHECK_PAUSE = 5, 0.1
 
 class OpenEnvProxy:
     """Speaks OpenEnv's messages on one connection; `reset` makes a new one if it is gone."""
+
+    system_prompt = ""
+    """OpenEnv's servers do not say what a model should be told."""
 
     def __init__(self, endpoint: ServerEndpoint, socket: WebSocket) -> None:
         self._endpoint = endpoint
@@ -167,10 +171,12 @@ class OpenEnvBackend(AsyncLocalBackend):
     """Converts what the proxy returns; an error in a hook of the client is raised as it is."""
 
     codec: Codec
+    chats: bool = False
+    """Observations are messages, which are made here."""
 
     async def acall(self, kind: str, data: Any = None) -> Any:
         reply = await super().acall(kind, data)
-        if isinstance(reply, ResetResult | StepResult):
+        if isinstance(reply, ResetResult | StepResult) and not self.chats:
             self.codec.read(reply)
         return self.codec.read_state(reply) if kind == "state" else reply
 
@@ -209,15 +215,23 @@ class OpenEnvPlan:
         return OpenEnvProxy(running, await open_websocket(running, extended=False))
 
     def open(self, id: str, env: Any = None) -> OpenEnvBackend:
-        backend = OpenEnvBackend(self, id, self.build() if env is None else env)
-        backend.codec = self.codec
+        backend = OpenEnvBackend(self, id, self.prepared(self.build() if env is None else env, ""))
+        backend.codec, backend.chats = self.codec, self.spec.chat is not None
         return backend
 
     def prepared(self, env: Any, source: str) -> Any:
-        return env
+        if self.spec.chat is None:
+            return env
+        from envweave.chat.environment import as_chat  # loaded if it is asked for
+
+        return as_chat(env, self.spec.chat, lambda *_: self._rule, multi_agent=False)
+
+    @property
+    def _rule(self) -> ActionRule:
+        return ActionRule(self.codec.write_action, self.action_schema)
 
     def rules(self, env: Any, id: str) -> Referee:
-        rule = ActionRule(self.codec.write_action, self.action_schema)
+        rule = self._rule if self.spec.chat is None else reply_rule()
         return Referee(id, rule, deadline=self.spec.deadline, max_episode_steps=self.spec.max_episode_steps)
 
     def observation_type(self, env: Any) -> Any:

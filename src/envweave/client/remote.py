@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import Lock, get_ident
 from typing import Any, NoReturn, TypeVar
 
@@ -13,6 +13,8 @@ from envweave.client.codec import Codec, to_body
 from envweave.client.session import PendingCall, RemoteSession
 from envweave.core.backend import AsyncBackend
 from envweave.core.loop import await_on
+from envweave.core.selection import TaskList
+from envweave.core.task_listing import TaskListing
 from envweave.errors import (
     BusyError,
     ClosedError,
@@ -50,7 +52,9 @@ class RemoteSnapshot:
 class RemoteEpisode:
     """What is known here of an episode on a server. Each reply may leave out the requests that the one before had."""
 
-    __slots__ = ("_known", "env_id", "episode_id", "last_obs", "multi_agent", "pending", "step_count", "undelivered")
+    __slots__ = (
+        "_known", "env_id", "episode_id", "last_obs", "multi_agent", "pending", "step_count", "task_id", "undelivered",
+    )  # fmt: skip
 
     due = None
     """Deadlines are enforced by the server."""
@@ -59,6 +63,8 @@ class RemoteEpisode:
         self.env_id = env_id
         self.multi_agent = multi_agent
         self.episode_id: str | None = None
+        self.task_id: Any = None
+        """As the first info of the episode names the task."""
         self.step_count = 0
         self.last_obs: Any = None
         self.pending: tuple[Request, ...] = ()
@@ -76,6 +82,7 @@ class RemoteEpisode:
         result = ResetResult(data["observation"], _info(data), requests)
         codec.read(result)
         self.episode_id, self.step_count, self.last_obs = data.get("episode_id"), 0, result.observation
+        self.task_id = result.info.get("task_id")
         if self.undelivered:
             result.requests = (*self.take_undelivered(), *requests)
         return result
@@ -111,11 +118,13 @@ class RemoteEpisode:
         for request in requests:
             if isinstance(request, AutoresetReady):
                 self.episode_id, self.step_count, self.last_obs = request.episode_id, 0, request.initial_obs
+                self.task_id = request.initial_info.get("task_id")
 
     def read_restored(self, data: Mapping[str, Any]) -> None:
         """Another episode, or another point of this one; the next result has all of its requests."""
         self._note(data, ())
         self.episode_id = data.get("episode_id", self.episode_id)
+        self.task_id = data.get("task_id")
 
     def _note(self, data: Mapping[str, Any], requests: tuple[Request, ...]) -> None:
         self._known = requests
@@ -126,8 +135,20 @@ class RemoteEpisode:
         if not self.pending:
             return ()
         self.pending = ()
-        info = {} if error is None else {"error": error.to_data()}
+        info = self._with_task_id({} if error is None else {"error": error.to_data()})
         return (EpisodeEnd(env_id=self.env_id, reason=reason, final_info=info, episode_id=self.episode_id),)
+
+    def named(self, requests: tuple[Request, ...]) -> tuple[Request, ...]:
+        """The requests of an error. A server that lost the environment does not know its task any more."""
+        return tuple(
+            replace(request, final_info=self._with_task_id(request.final_info))
+            if isinstance(request, EpisodeEnd) and request.episode_id == self.episode_id
+            else request
+            for request in requests
+        )
+
+    def _with_task_id(self, info: dict[str, Any]) -> dict[str, Any]:
+        return info if self.task_id is None else {**info, "task_id": self.task_id}
 
     def keep_ends(self, requests: tuple[Request, ...]) -> None:
         self.undelivered += tuple(request for request in requests if isinstance(request, EpisodeEnd))
@@ -142,6 +163,7 @@ class RemoteEpisode:
     def unscored(self, error: EnvWeaveError, *, over: bool) -> StepResult[Any]:
         ends = (error.requests or self.end("infra_error", error)) if over else self.pending
         info = {"error": error.to_data()}
+        info = self._with_task_id(info) if over else info
         if not self.multi_agent or not isinstance(self.last_obs, Mapping):
             return StepResult(self.last_obs, None, False, over, info, ends)
         agents = list(self.last_obs)
@@ -174,6 +196,7 @@ class RemoteBackend(AsyncBackend):
         """The call whose answer was not received yet, and how to read it."""
         self._acting: tuple[Request, ...] = ()
         """Requests among which one for an action was found."""
+        self._tasks: TaskListing | None = None
         self._lost = False
         self._closed = False
         self._pid = os.getpid()
@@ -206,6 +229,8 @@ class RemoteBackend(AsyncBackend):
                 return await self._ask("state", b"", self.codec.read_state)
             case "render":
                 return await self._ask("render", b"", _as_it_is)
+            case "tasks":
+                return await self._ask("tasks", to_body(data or {}, "tasks"), _mapping)
             case "snapshot":
                 taken = await self._ask("snapshot", b"", _mapping)
                 return RemoteSnapshot(self.session.server, str(taken.get("snapshot")))
@@ -276,6 +301,12 @@ class RemoteBackend(AsyncBackend):
         schema: dict[str, Any] | None = self.session.opened.observation_schema
         return schema
 
+    @property
+    def tasks(self) -> TaskList | None:
+        if self._tasks is None and self.session.opened.num_tasks is not None:
+            self._tasks = TaskListing(self)
+        return self._tasks
+
     async def _reset(self, arguments: dict[str, Any]) -> Any:
         body = to_body(arguments, "reset")
         self._drop_unread()
@@ -300,7 +331,7 @@ class RemoteBackend(AsyncBackend):
         session = await self._at_home(lambda: self.session.join(name, id))
         twin = RemoteBackend(session, self.codec, message_timeout_s=self.message_timeout_s)
         twin.episode.episode_id, twin.episode.last_obs = self._episode.episode_id, self._episode.last_obs
-        twin.episode.step_count = self._episode.step_count
+        twin.episode.step_count, twin.episode.task_id = self._episode.step_count, self._episode.task_id
         twin.episode.pending = requests_from_data(data.get("pending", ()))
         return twin
 
@@ -352,6 +383,8 @@ class RemoteBackend(AsyncBackend):
             error.requests = self._episode.end("infra_error", error)
         elif call.kind in SCORED and not isinstance(error, UsageError | TransportError):
             self._episode.pending = ()
+            if call.kind != "reset":
+                error.requests = self._episode.named(error.requests)
 
     def _check_free(self) -> None:
         if self._closed:
@@ -410,7 +443,7 @@ class RemoteBackend(AsyncBackend):
     async def _renew(self) -> None:
         old = self._episode
         self.session = await self.session.renew()
-        self.id, self._lost = self.session.opened.env_id, False
+        self.id, self._lost, self._tasks = self.session.opened.env_id, False, None
         self._episode = RemoteEpisode(self.id, multi_agent=old.multi_agent)
         self._episode.undelivered = old.undelivered
 

@@ -96,6 +96,8 @@ class Opened:
     action_schema: Any = None
     observation_schema: Any = None
     state_schema: Any = None
+    num_tasks: int | None = None
+    """How many tasks the environment has; None if it has none."""
     shared: bool = False
     """Other clients use the same session: the server has only one environment."""
 

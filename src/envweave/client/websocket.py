@@ -81,8 +81,8 @@ class WebSocket(ClientConnection):
 async def open_websocket(endpoint: ServerEndpoint, *, extended: bool = True, first: bool = False) -> WebSocket:
     """A connection to the server; its `subprotocol` is None if that is an OpenEnv server.
 
-    Failures that may pass are retried for `connect_timeout_s`, or for `endpoint.refused_timeout_s` if nobody listens
-    there and this is the `first` connection. Raises `UnauthorizedError`, else `TransportError`, or `ProviderError` if
+    Failures that may pass are retried for `connect_timeout_s`, or for `endpoint.refused_timeout_s` if it is refused
+    and this is the `first` connection. Raises `UnauthorizedError`, else `TransportError`, or `ProviderError` if
     the server was started for us and is gone.
     """
     loop = asyncio.get_running_loop()
@@ -113,7 +113,7 @@ async def open_websocket(endpoint: ServerEndpoint, *, extended: bool = True, fir
 
 
 def _is_refusal(error: BaseException) -> bool:
-    """Whether nobody listens at the address; a name with several addresses raises one `OSError` for all of them."""
+    """Whether the connection was refused; a name with several addresses raises one `OSError` for all of them."""
     return isinstance(error, ConnectionRefusedError) or f"[Errno {errno.ECONNREFUSED}]" in str(error)
 
 

@@ -1,7 +1,7 @@
 """Where an environment runs, behind one method: `call(kind, data)`, and `acall` for `await`.
 
     kind        data                                    reply
-    reset       {"seed", "options", "episode_id", …}    ResetResult
+    reset       {"seed", "task", "episode_id", …}       ResetResult
     step        the action                              StepResult
     advance     what `admit` returned for an action     StepResult
     respond     {"request_id", "value"}                 StepResult
@@ -10,6 +10,7 @@
     snapshot    None                                    a snapshot, for `restore`
     restore     a snapshot                              None
     fork        None                                    another Backend, at the same point of the episode
+    tasks       {"first", "count", "split", …}          {"number", "splits", "tasks"}: a part of the list of tasks
     last        None                                    the reply to a call that timed out, from a server
     close       None                                    the requests that were not delivered yet
 
@@ -22,10 +23,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from envweave.errors import EnvWeaveError, UsageError
 from envweave.requests import Request
+
+if TYPE_CHECKING:
+    from envweave.core.selection import TaskList
 
 
 class EpisodeView(Protocol):
@@ -109,6 +113,11 @@ class Backend(ABC):
 
     def observation_schema(self) -> dict[str, Any] | None:
         """The JSON Schema of an observation, or None if it is not known."""
+        return None
+
+    @property
+    def tasks(self) -> TaskList | None:
+        """The environment's tasks, or a list of a server's. None if it has none."""
         return None
 
     @property

@@ -26,14 +26,17 @@ class EnvTypes(NamedTuple):
 def types_of(env: Any) -> EnvTypes:
     """Look at `action_type`/`observation_type`, then `Environment[Move, Position]`, then the hints of `step`.
 
-    OpenEnv's async environments have theirs at `step_async`. A bare base class (`Action`, `Observation`) declares
-    nothing: an environment that is annotated with it works with subclasses.
+    OpenEnv's async environments have theirs at `step_async`; those with MCP tools have that of their own actions at
+    `_step_impl`, and observations of several types. A bare base class (`Action`, `Observation`) declares nothing: an
+    environment that is annotated with it works with subclasses.
     """
     cls = env if isinstance(env, type) else type(env)
     by_base = _from_bases(cls)
     by_hint = _from_hints(getattr(cls, "step", None))
     if by_hint == EnvTypes():
         by_hint = _from_hints(getattr(cls, "step_async", None))
+    if openenv_class(cls, "MCPEnvironment") is not None:
+        by_hint = EnvTypes(by_hint.action or _from_hints(getattr(cls, "_step_impl", None)).action)
     action = _attribute(env, "action_type") or by_base.action or by_hint.action
     observation = _attribute(env, "observation_type") or by_base.observation or by_hint.observation
     return EnvTypes(action, observation, _attribute(env, "state_type") or _state_type(cls))
@@ -43,8 +46,18 @@ def is_bare_base(type_: Any) -> bool:
     """True for `Action`, `Observation` and `State` themselves, ours and OpenEnv's; False for their subclasses."""
     if type_ in (Action, Observation, State):
         return True
-    is_named_so = getattr(type_, "__name__", "") in ("Action", "Observation", "State")
+    return is_openenv(type_, "Action", "Observation", "State")
+
+
+def is_openenv(type_: Any, *names: str) -> bool:
+    """Whether a type is a class of OpenEnv's with one of these names."""
+    is_named_so = getattr(type_, "__name__", "") in names
     return is_named_so and str(getattr(type_, "__module__", "")).partition(".")[0] in _OPENENV_PACKAGES
+
+
+def openenv_class(cls: type, name: str) -> type | None:
+    """The class of OpenEnv's with this name that another derives from, or is; None if there is none."""
+    return next((base for base in cls.__mro__ if is_openenv(base, name)), None)
 
 
 def _attribute(env: Any, name: str) -> Any:

@@ -11,16 +11,20 @@ from typing_extensions import TypeVar
 from envweave.core.backend import Backend
 from envweave.core.lookup import load
 from envweave.core.middleware import Middleware, MiddlewareBackend
+from envweave.core.task import ListedTask
 from envweave.errors import UnavailableError
 from envweave.requests import Request
 from envweave.results import FlagT, ResetResult, RewardT, StepResult
 
 if TYPE_CHECKING:
+    from envweave.core.selection import TaskList
     from envweave.core.spec import EnvSpec
 
 ActT = TypeVar("ActT", default=Any)
 ObsT = TypeVar("ObsT", default=Any)
 Transform: TypeAlias = Callable[[Any], Any]
+TaskChoice: TypeAlias = int | str | Mapping[str, Any] | ListedTask
+"""A task by index, by ID, as a `Task` or row, or as a server lists it."""
 
 
 class EnvProperties:
@@ -50,6 +54,14 @@ class EnvProperties:
     def pending(self) -> tuple[Request, ...]:
         """What the environment waits for: `need_action`s or `tool_call`s."""
         return self._backend.episode.pending
+
+    @property
+    def tasks(self) -> TaskList | None:
+        """The environment's tasks: an `envweave.tasks.Tasks` in this process, or a `TaskListing` of a server's.
+
+        None for an environment without tasks.
+        """
+        return self._backend.tasks
 
     @property
     def transform(self) -> Transform | None:
@@ -125,10 +137,15 @@ class EnvHandle(EnvProperties, Generic[ActT, ObsT, RewardT, FlagT]):
         seed: int | None = None,
         options: dict[str, Any] | None = None,
         episode_id: str | None = None,
+        task: TaskChoice | None = None,
         **own: Any,
     ) -> ResetResult[ObsT]:
-        """Begin an episode. Environment options go in `options` or by name; an unknown one is refused."""
-        return self._call("reset", reset_arguments(seed, options, episode_id, own))  # type: ignore[no-any-return]
+        """Begin an episode. Environment options go in `options` or by name; an unknown one is refused.
+
+        `task` is an index, an ID or a row, for an environment that has tasks. Without it, the seed selects the task;
+        without a seed it is drawn. `info["task_id"]` names it.
+        """
+        return self._call("reset", reset_arguments(seed, options, episode_id, task, own))  # type: ignore[no-any-return]
 
     def step(self, action: ActT | Mapping[str, Any]) -> StepResult[ObsT, RewardT, FlagT]:
         """Apply one action, or the dict of its fields; with several agents, a dict of actions by agent."""
@@ -232,9 +249,10 @@ class AsyncEnvHandle(EnvProperties, Generic[ActT, ObsT, RewardT, FlagT]):
         seed: int | None = None,
         options: dict[str, Any] | None = None,
         episode_id: str | None = None,
+        task: TaskChoice | None = None,
         **own: Any,
     ) -> ResetResult[ObsT]:
-        arguments = reset_arguments(seed, options, episode_id, own)
+        arguments = reset_arguments(seed, options, episode_id, task, own)
         return await self._backend.acall("reset", arguments)  # type: ignore[no-any-return]
 
     async def step(self, action: ActT | Mapping[str, Any]) -> StepResult[ObsT, RewardT, FlagT]:
@@ -287,7 +305,7 @@ class AsyncEnvHandle(EnvProperties, Generic[ActT, ObsT, RewardT, FlagT]):
 
 
 def reset_arguments(
-    seed: int | None, options: dict[str, Any] | None, episode_id: str | None, own: dict[str, Any]
+    seed: int | None, options: dict[str, Any] | None, episode_id: str | None, task: Any, own: dict[str, Any]
 ) -> dict[str, Any]:
     """The `data` of a reset call: what was given, without the Nones."""
     if seed is not None:
@@ -296,4 +314,6 @@ def reset_arguments(
         own["options"] = options
     if episode_id is not None:
         own["episode_id"] = episode_id
+    if task is not None:
+        own["task"] = task.id if isinstance(task, ListedTask) else task
     return own

@@ -28,6 +28,7 @@ OPERATIONS: dict[str, Callable[[Any, Any], Flow[Any]]] = {
     "snapshot": lambda local, _: local.snapshotting(),
     "restore": lambda local, data: local.restoring(data),
     "fork": lambda local, _: local.twin(),
+    "tasks": lambda local, data: local.listing_tasks(data),
     "close": lambda local, _: local.closing(),
     "last": lambda local, _: local.repeating(),
 }

@@ -26,6 +26,7 @@ from envweave.errors import UsageError
 
 if TYPE_CHECKING:
     from envweave.core.handle import EnvHandle
+    from envweave.core.selection import TaskList
 
 Call: TypeAlias = tuple[str, Any]
 """The kind and the data of a call."""
@@ -111,6 +112,10 @@ class MiddlewareBackend(Backend):
 
     def observation_schema(self) -> dict[str, Any] | None:
         return self._inner.observation_schema()
+
+    @property
+    def tasks(self) -> TaskList | None:
+        return self._handle.tasks
 
     @property
     def transform(self) -> Callable[[Any], Any] | None:

@@ -6,7 +6,7 @@ returned or raised.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass, replace
 from functools import partial
 from typing import Any, ClassVar, NamedTuple, NoReturn, Protocol
@@ -15,9 +15,12 @@ from envweave.core.env_types import declared_state, types_of
 from envweave.core.environment import DefaultState
 from envweave.core.episode_ids import new_episode_id
 from envweave.core.flow import Flow
+from envweave.core.openenv import OpenEnv
 from envweave.core.referee import BUSY, CLOSED, LATE, NEW, OVER, Referee, announce
 from envweave.core.reset_signature import ResetSignature
+from envweave.core.selection import ChosenTask, TaskList, choose, listing, tasks_of
 from envweave.core.spaces import observation_schema
+from envweave.core.task import Task, copied
 from envweave.core.transform import Transform, check_transform, transformed
 from envweave.errors import (
     ClosedError,
@@ -64,6 +67,7 @@ class RunningReset(NamedTuple):
     episode_id: str
     before: dict[str, Any]
     given_up: tuple[Request, ...]
+    task: ChosenTask | None = None
 
 
 class Operations:
@@ -129,7 +133,7 @@ class Operations:
     @property
     def takes_seed(self) -> bool:
         """False if the environment takes no seed and so must behave the same without."""
-        return self._signature.takes_seed
+        return self._signature.takes_seed or self.tasks is not None
 
     def action_schema(self, agent_id: str | None = None) -> dict[str, Any] | None:
         return self.referee.schema(agent_id)
@@ -149,7 +153,9 @@ class Operations:
 
     def check_reset(self, arguments: dict[str, Any]) -> None:
         """Raise the `UsageError` that a reset with these arguments would raise."""
-        self._signature.arguments(arguments)
+        own = self._signature.arguments(arguments)
+        if self._signature.takes_task:
+            self._choose_task(own, arguments.get("seed"))
 
     def check_response(self, request_id: str) -> None:
         self.referee.admit_reply(request_id)
@@ -167,16 +173,38 @@ class Operations:
         referee, signature = self.referee, self._signature
         referee.admit_reset()
         arguments = signature.arguments(data)
+        task = self._choose_task(arguments, data.get("seed")) if signature.takes_task else None
         episode_id = data.get("episode_id") or new_episode_id()
         if signature.names_episode_id:
             arguments["episode_id"] = episode_id
         before = {"phase": OVER, "episode_id": referee.episode_id} if referee.phase is OVER else referee.save_episode()
-        return RunningReset(arguments, episode_id, before, referee.begin_reset())
+        return RunningReset(arguments, episode_id, before, referee.begin_reset(), task)
+
+    def _choose_task(self, arguments: dict[str, Any], seed: Any) -> ChosenTask | None:
+        """Put the task of the next episode into the arguments of reset; None if it has none, or none that is known."""
+        tasks, given = self.tasks, arguments.get("task")
+        if tasks is not None:
+            try:
+                arguments["task"], chosen = choose(tasks, given, seed, self.referee.task)
+            except EnvWeaveError:
+                raise
+            except Exception as error:  # tasks may be made by functions of the author's
+                self._raise("tasks", error)
+            return chosen
+        if given is None and self._signature.needs_task and "task" not in arguments:
+            raise UsageError("reset needs 'task'", "env.reset(task=…)")
+        if not isinstance(given, Mapping):
+            return None
+        arguments["task"] = task = Task(copied(given))
+        return ChosenTask(task.id)
 
     def _finish_reset(self, reset: RunningReset, raw: Any) -> ResetResult[Any]:
         """Begin the episode with what the environment returned."""
         self._check_open()
         result = self.referee.open(raw, reset.episode_id)
+        self.referee.task = reset.task
+        if reset.task is not None:
+            result.info = self.referee.with_task_id(result.info)
         if self.referee.undelivered:
             result.requests = (*self.referee.take_undelivered(), *result.requests)
         return result
@@ -190,6 +218,7 @@ class Operations:
                 self.referee.undelivered.remove(end)
             raise error
         self.referee.phase = OVER
+        self.referee.task = reset.task  # the next draw is another one, in case this task cannot be played
         self._raise("reset", error)
 
     def stepping(self, action: Any) -> Flow[StepResult[Any]]:
@@ -276,6 +305,39 @@ class Operations:
             return (yield found) if callable(found) else found
         except BaseException as error:
             self._raise("tools", error)
+
+    @property
+    def tasks(self) -> TaskList | None:
+        """The environment's tasks; None if it has none, or a `reset` that takes none."""
+        if not self._signature.takes_task:
+            return None
+        try:
+            return tasks_of(self.env)
+        except Exception as error:  # a property of the author's
+            self._raise("tasks", error)
+
+    def listing_tasks(self, data: Any) -> Flow[dict[str, Any]]:
+        """A part of the list of tasks, see `listing`."""
+        tasks = self.tasks
+        if tasks is None:
+            raise UnsupportedError(f"{self.id} has no tasks", "its class has no `tasks`, or its reset takes no `task`")
+        try:
+            listed: dict[str, Any] = yield partial(listing, tasks, data or {})
+        except EnvWeaveError:
+            raise
+        except BaseException as error:
+            self._raise("tasks", error)
+        return listed
+
+    def beginning(self) -> Flow[None]:
+        """Begin an episode for a driver that steps without having reset.
+
+        An environment of OpenEnv's is not reset: what a first step means is its own matter, as on OpenEnv's server.
+        """
+        if isinstance(self.env, OpenEnv) and not self.multi_agent:
+            self.referee.open_unreset(new_episode_id())
+        else:
+            yield from self.resetting({})
 
     def using(self, call: Callable[[], Any]) -> Flow[Any]:
         """Call a tool, which is not a step: it is not counted and not scored. What the tool raises is raised.

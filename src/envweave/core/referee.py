@@ -19,6 +19,7 @@ from typing import Any, ClassVar
 
 from envweave.core.actions import ActionRule
 from envweave.core.return_values import StepOutcome, read_flag, read_info, read_reset, read_reward, read_step
+from envweave.core.selection import ChosenTask
 from envweave.errors import BadResultError, BusyError, ClosedError, EnvWeaveError, ResetNeededError, UsageError
 from envweave.requests import AutoresetReady, EndReason, EpisodeEnd, NeedAction, Request, ToolCall
 from envweave.results import ResetResult, StepResult
@@ -39,13 +40,13 @@ class Referee:
 
     __slots__ = (
         "_call_number", "_check", "_clock", "_deadline", "_limit", "_need", "_plain", "due", "env_id", "episode_id",
-        "last_obs", "pending", "phase", "step_count", "tool_calls", "undelivered",
+        "last_obs", "pending", "phase", "step_count", "task", "tool_calls", "undelivered",
     )  # fmt: skip
 
     multi_agent: ClassVar[bool] = False
 
     saved: ClassVar[tuple[str, ...]] = (
-        "phase", "step_count", "episode_id", "last_obs", "pending", "_call_number", "_plain"
+        "phase", "step_count", "episode_id", "task", "last_obs", "pending", "_call_number", "_plain"
     )  # fmt: skip
     """The attributes that change within an episode."""
 
@@ -62,6 +63,8 @@ class Referee:
         self.phase = NEW
         self.step_count = 0
         self.episode_id: str | None = None
+        self.task: ChosenTask | None = None
+        """The task of the episode, if it has one; it is named in the first and the last `info`."""
         self.last_obs: Any = None
         self.pending: tuple[Request, ...] = ()
         """The open requests: `need_action`s, or the `tool_call`s that come before them."""
@@ -137,6 +140,13 @@ class Referee:
         self.last_obs = observation
         return ResetResult(observation, info, self._ask(requests))
 
+    def open_unreset(self, episode_id: str) -> None:
+        """Begin an episode of an environment that needs no reset: there is no first observation."""
+        self.episode_id = episode_id
+        self.step_count = 0
+        self.last_obs = None
+        self._ask(())
+
     def conclude(self, raw: Any) -> StepResult[Any]:
         """Read what a step returned."""
         self.step_count += 1
@@ -174,6 +184,7 @@ class Referee:
             truncated = True
         self.last_obs = observation
         if terminated or truncated:
+            info = self.with_task_id(info)
             asked = self._end("terminated" if terminated else "truncated", info, requests)
         else:
             asked = self._ask(requests)
@@ -186,7 +197,7 @@ class Referee:
 
     def abort(self, error: EnvWeaveError, reason: EndReason = "infra_error") -> StepResult[Any]:
         """End the episode without a score: the environment, or what it runs on, has failed."""
-        info = {"error": error.to_data()}
+        info = self.with_task_id({"error": error.to_data()})
         return StepResult(self.last_obs, None, False, True, info, self._end(reason, info))
 
     @property
@@ -203,19 +214,21 @@ class Referee:
         if not over:
             return StepResult(self.last_obs, info=info, requests=self.pending)
         if self.phase is OVER:  # its end was said already, or is kept
+            info = self.with_task_id(info)
             return StepResult(self.last_obs, truncated=True, info=info, requests=self.take_undelivered())
         return self.abort(error)
 
     def expire(self) -> StepResult[Any]:
         """End the episode because a deadline has passed. The environment is not called."""
         asked = ", ".join(r.agent_id if isinstance(r, NeedAction) else r.request_id for r in self._open_requests())
-        info = {"error": {"code": "timeout", "type": "Deadline", "message": f"no answer in time from {asked}"}}
+        error = {"code": "timeout", "type": "Deadline", "message": f"no answer in time from {asked}"}
+        info = self.with_task_id({"error": error})
         return StepResult(self.last_obs, None, False, True, info, self._end("timeout", info))
 
     def abandon(self) -> tuple[Request, ...]:
         """End the current episode, if there is one, because the driver gives it up."""
         running = self.phase in (RUNNING, WAITING, BUSY) and self.episode_id is not None
-        return self._end("closed", {}) if running else ()
+        return self._end("closed", self.with_task_id({})) if running else ()
 
     def begin_reset(self) -> tuple[Request, ...]:
         """Give up the current episode, if there is one, and let the environment make another. Returns its ends."""
@@ -291,7 +304,8 @@ class Referee:
             deadline = self._deadline if request.deadline is None else request.deadline
             request = replace(request, action_schema=schema, deadline=deadline)
         if isinstance(request, EpisodeEnd):
-            request = replace(request, episode_id=self.episode_id)
+            final_info = self.with_task_id(request.final_info)
+            request = replace(request, episode_id=self.episode_id, final_info=final_info)
         return replace(request, env_id=self.env_id)
 
     def _end(self, reason: EndReason, info: dict[str, Any], requests: tuple[Request, ...] = ()) -> tuple[Request, ...]:
@@ -306,6 +320,10 @@ class Referee:
         stamped = [self._stamp(r) for r in requests if not isinstance(r, NeedAction | ToolCall)]
         own = [r for r in stamped if isinstance(r, EpisodeEnd) and r.agent_id is None]
         return (*(r for r in stamped if r not in own), own[0] if own else end)
+
+    def with_task_id(self, info: dict[str, Any]) -> dict[str, Any]:
+        """The first or the last `info` of an episode."""
+        return info if self.task is None else {**info, "task_id": self.task.id}
 
     def _open_requests(self) -> list[NeedAction | ToolCall]:
         return [request for request in self.pending if isinstance(request, NeedAction | ToolCall)]

@@ -28,6 +28,8 @@ class ResetSignature:
         self._seed_method = seed if not self._takes("seed") else None
         self.names_episode_id = "episode_id" in self._names
         """The environment wants to know the ID of each episode."""
+        self.takes_task = self._takes("task")
+        self.needs_task = "task" in self._required
 
     @property
     def takes_seed(self) -> bool:
@@ -39,7 +41,7 @@ class ResetSignature:
     def arguments(self, given: dict[str, Any]) -> dict[str, Any]:
         """The keyword arguments for one call. Raises `UsageError` for an option that has no place.
 
-        A required `episode_id` may be missing: the caller adds it.
+        A required `episode_id` or `task` may be missing: the caller adds it.
         """
         if not (given or self._required):
             return {}
@@ -55,13 +57,16 @@ class ResetSignature:
         unknown = [] if self._open else [key for key in own if key not in self._names]
         if unknown:
             takes = ", ".join(sorted(self._names - set(STANDARD))) or "none of its own"
-            raise UsageError(f"reset has no option {unknown[0]!r}", f"this environment's options: {takes}")
+            hint = f"this environment's options: {takes}"
+            if unknown[0] == "task":
+                hint = f"this environment has no tasks; its options: {takes}"
+            raise UsageError(f"reset has no option {unknown[0]!r}", hint)
         arguments |= own
         for name in ("seed", "episode_id"):
             if given.get(name) is not None and self._takes(name):
                 arguments[name] = given[name]
         arguments |= {name: None for name in ("seed", "options") if name in self._required and name not in arguments}
-        missing = [name for name in self._required if name not in arguments and name != "episode_id"]
+        missing = [name for name in self._required if name not in arguments and name not in ("episode_id", "task")]
         if missing:
             raise UsageError(f"reset needs {missing[0]!r}", f"env.reset({missing[0]}=…)")
         return arguments

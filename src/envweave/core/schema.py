@@ -7,12 +7,12 @@ import than the rest of `import envweave`.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from enum import Enum, Flag, IntEnum, StrEnum
 from functools import cache
-from typing import Annotated, Any, NotRequired, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, NotRequired, Required, get_type_hints
 
-from pydantic import BaseModel, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, Field, InstanceOf, TypeAdapter, ValidationError
 from pydantic.errors import PydanticInvalidForJsonSchema, PydanticSchemaGenerationError, PydanticUserError
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import core_schema
@@ -23,12 +23,22 @@ from envweave.errors import BadResultError
 from envweave.types import Action, Observation
 
 PositiveInt = Annotated[int, Field(gt=0)]
+NonNegativeInt = Annotated[int, Field(ge=0)]
 PositiveNumber = Annotated[float, Field(gt=0, lt=1e9)]
 NonNegativeNumber = Annotated[float, Field(ge=0)]
 VariableName = Annotated[str, Field(pattern="^[^=]+$")]
+if TYPE_CHECKING:
+    Text = str
+else:
+    Text = InstanceOf[str]  # as it is: not copied, and also with lone surrogates
 """Types of options, for modules that do not import pydantic."""
 
 _NOT_FOR_AGENTS = {Action: ("metadata",), Observation: ("metadata",)}
+
+
+def between(least: int, most: int) -> Any:
+    """The range of a number in `Annotated`, with both ends."""
+    return Field(ge=least, le=most)
 
 
 class _MarkedSchema(GenerateJsonSchema):
@@ -96,6 +106,16 @@ def _typed_dict(type_: Any) -> Any:
     return same
 
 
+def object_adapter(name: str, fields: Mapping[str, tuple[Any, bool]]) -> TypeAdapter[Any]:
+    """The validator of a dict with these keys and no others: a type for each, and whether it is required."""
+    hints = {key: Required[hint] if required else NotRequired[hint] for key, (hint, required) in fields.items()}
+    type_ = TypedDict(name, hints)  # type: ignore[misc]
+    type_.__pydantic_config__ = {"extra": "forbid"}  # type: ignore[attr-defined]
+    made: TypeAdapter[Any] = TypeAdapter(type_)
+    made.rebuild(raise_errors=True)
+    return made
+
+
 def json_schema(type_: Any) -> dict[str, Any] | None:
     """The JSON Schema of a type, or None if it has none. Leaves out `metadata`, which agents do not see."""
     try:
@@ -149,6 +169,10 @@ def validate(type_: Any, value: Any) -> Any:
     return value if is_subclass else checked
 
 
+_NAMES_ONLY = ("missing", "missing_argument", "extra_forbidden", "unexpected_keyword_argument")
+"""Problems whose value says nothing, or belongs to a field that does not exist: it may be a secret."""
+
+
 def explain(error: ValueError, hidden: Collection[str] = ()) -> str:
     """The problems of up to three fields in one line, without the values of `hidden` fields."""
     if not isinstance(error, ValidationError):
@@ -159,8 +183,7 @@ def explain(error: ValueError, hidden: Collection[str] = ()) -> str:
         where = ".".join(str(part) for part in one["loc"])
         message = one["msg"][:1].lower() + one["msg"][1:]
         is_hidden = bool(hidden) and (not one["loc"] or one["loc"][0] in hidden)
-        missing = one["type"] in ("missing", "missing_argument")
-        got = "" if missing or is_hidden else f", got {_short(one['input'])}"
+        got = "" if one["type"] in _NAMES_ONLY or is_hidden else f", got {_short(one['input'])}"
         lines.append(f"{where + ': ' if where else ''}{message}{got}")
     if len(found) > 3:
         lines.append(f"and {len(found) - 3} more")

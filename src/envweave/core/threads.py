@@ -162,7 +162,7 @@ def thread_future(work: Work) -> Any:
     def done(value: Any, error: BaseException | None) -> None:
         try:
             loop.call_soon_threadsafe(settle, value, error)
-        except RuntimeError:  # the loop has ended, and with it whoever waited
+        except RuntimeError:  # the loop has ended, and its tasks with it
             pass
 
     try:

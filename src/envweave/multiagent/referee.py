@@ -134,14 +134,16 @@ class TeamReferee(Referee):
         if reason is not None and not (terminated[ALL] or truncated[ALL]):
             (truncated if reason == "truncated" else terminated)[ALL] = True
         self.last_obs = outcome.observation
+        info = outcome.info
         if reason is not None:
-            requests = self._end(reason, outcome.info, outcome.requests)
+            info = self.with_task_id(info)
+            requests = self._end(reason, info, outcome.requests)
         else:
             left = [agent for agent in before if agent in self.gone]
             departures = [self._departure(agent, terminated, truncated, outcome.info) for agent in left]
             known = [r for r in outcome.requests if not isinstance(r, EpisodeEnd) or r.agent_id in before]
             requests = self._ask((*(end for end in departures if end.agent_id not in told), *known))
-        return StepResult[Any, Any, Any](outcome.observation, reward, terminated, truncated, outcome.info, requests)
+        return StepResult[Any, Any, Any](outcome.observation, reward, terminated, truncated, info, requests)
 
     def _verdict(self, terminated: dict[str, bool], truncated: dict[str, bool], ended: set[str]) -> EndReason | None:
         """Why the whole episode is over; None if it is not."""

@@ -9,6 +9,7 @@ from dataclasses import replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
+from envweave.chat import Chat, ChatObservation
 from envweave.core.env_types import EnvTypes, types_made_by
 from envweave.core.environment import ActT, EnvironmentBase, HasAgents, HasStep, ObsT
 from envweave.core.handle import EnvHandle
@@ -137,6 +138,7 @@ def make(
     autoreset: bool = ...,
     deadline: float | None = ...,
     max_episode_steps: int | None = ...,
+    chat: Chat | bool | None = ...,
     instance_id: str | None = ...,
     docker_image: str | None = ...,
     provider_options: Mapping[str, Any] | None = ...,
@@ -152,6 +154,7 @@ def make(
     autoreset: bool = ...,
     deadline: float | None = ...,
     max_episode_steps: int | None = ...,
+    chat: None = ...,
     instance_id: str | None = ...,
     docker_image: str | None = ...,
     provider_options: Mapping[str, Any] | None = ...,
@@ -167,6 +170,7 @@ def make(
     autoreset: bool = ...,
     deadline: float | None = ...,
     max_episode_steps: int | None = ...,
+    chat: Chat | bool | None = ...,
     instance_id: str | None = ...,
     docker_image: str | None = ...,
     provider_options: Mapping[str, Any] | None = ...,
@@ -178,7 +182,8 @@ def make(id: Any, **options: Any) -> EnvHandle[Any, Any, Any, Any]:
     """Make an environment: of an ID, a class or a factory. Use it in a `with`, or close it.
 
     `kwargs` go to the factory, wherever that is. With `autoreset` the step that ends an episode begins the next; the
-    last observation stays in the result and the new first one comes in an `autoreset_ready` request.
+    last observation stays in the result and the new first one comes in an `autoreset_ready` request. With `chat`
+    observations are messages for a language model, and actions are its replies; see `envweave.chat`.
 
     `backend` says where it runs: `inproc`, or on a server of its own, which ends with the handle: `subprocess`,
     `docker` or `kubernetes`. `docker_image` is the image of the last two (`envweave-<id>:latest`, which
@@ -198,6 +203,7 @@ def prepare(
     autoreset: bool = False,
     deadline: float | None = None,
     max_episode_steps: int | None = None,
+    chat: Chat | bool | None = None,
     instance_id: str | None = None,
     docker_image: str | None = None,
     provider_options: Mapping[str, Any] | None = None,
@@ -207,14 +213,16 @@ def prepare(
     if is_instance(id):
         options = {"docker_image": docker_image, "provider_options": provider_options, **kwargs}
         refuse_for_instance(backend, options)
-        return adapt(id, id=instance_id, autoreset=autoreset, deadline=deadline, max_episode_steps=max_episode_steps)
+        limits: dict[str, Any] = {"deadline": deadline, "max_episode_steps": max_episode_steps}
+        return adapt(id, id=instance_id, autoreset=autoreset, chat=chat, **limits)
+    talk = Chat.of(chat)
     found = spec(id).limited(deadline, max_episode_steps)
     where = chosen_backend(found, backend, ("inproc",))
     server = server_for(found, where, docker_image, provider_options)
     if not found.url and server is None:
-        plan = EnvPlan(found, kwargs, autoreset).check()
+        plan = EnvPlan(found, kwargs, autoreset, chat=talk).check()
         return EnvHandle(open_local(plan, instance_id or f"{found.id}#0"), found)
-    options = connection_options(found, kwargs)
+    options = connection_options(found, kwargs, talk)
     target: Any = found.url
     if server is not None:
         target, options["token"] = server.provider(), server.token
@@ -225,6 +233,7 @@ def prepare(
         autoreset=autoreset,
         deadline=found.deadline,
         max_episode_steps=found.max_episode_steps,
+        chat=talk,
         env_id=instance_id,
         arguments={**found.kwargs, **kwargs},
         spec=found,
@@ -245,9 +254,9 @@ def refuse_for_instance(backend: str, options: dict[str, Any], local: tuple[str,
             raise UsageError(f"{name!r} for an environment that is built already", "pass its class")
 
 
-def connection_options(found: EnvSpec, kwargs: dict[str, Any]) -> dict[str, Any]:
+def connection_options(found: EnvSpec, kwargs: dict[str, Any], chat: Chat | None) -> dict[str, Any]:
     """The options of a client, which are taken out of `kwargs`, and the types that are known here."""
-    known = known_types(found)
+    known = known_types(found) if chat is None else EnvTypes(None, ChatObservation, None)
     options = {name: kwargs.pop(name, None) or getattr(known, name.removesuffix("_type")) for name in TYPES}
     if found.url:
         options |= {name: kwargs.pop(name) for name in CLIENT_OPTIONS if name in kwargs}

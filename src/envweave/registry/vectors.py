@@ -6,11 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from operator import index
 from typing import Any, overload
 
+from envweave.chat import Chat
 from envweave.core.environment import ActT, EnvironmentBase, HasAgents, HasStep, ObsT
 from envweave.core.lookup import load
 from envweave.core.spec import EnvSpec
 from envweave.errors import UsageError
-from envweave.plan import EnvPlan, InstancePlan, prepared
+from envweave.plan import EnvPlan, InstancePlan
 from envweave.registry.backends import SERVERS, ServerFactory, chosen_backend, server_for
 from envweave.registry.make import (
     CLIENT_OPTIONS,
@@ -40,6 +41,7 @@ def make_vector(
     autoreset: bool = ...,
     deadline: float | None = ...,
     max_episode_steps: int | None = ...,
+    chat: Chat | bool | None = ...,
     step_timeout: float | None = ...,
     max_workers: int | None = ...,
     docker_image: str | None = ...,
@@ -58,6 +60,7 @@ def make_vector(
     autoreset: bool = ...,
     deadline: float | None = ...,
     max_episode_steps: int | None = ...,
+    chat: Chat | bool | None = ...,
     step_timeout: float | None = ...,
     max_workers: int | None = ...,
     docker_image: str | None = ...,
@@ -76,6 +79,7 @@ def make_vector(
     autoreset: bool = ...,
     deadline: float | None = ...,
     max_episode_steps: int | None = ...,
+    chat: Chat | bool | None = ...,
     step_timeout: float | None = ...,
     max_workers: int | None = ...,
     docker_image: str | None = ...,
@@ -93,6 +97,7 @@ def make_vector(
     autoreset: bool = False,
     deadline: float | None = None,
     max_episode_steps: int | None = None,
+    chat: Chat | bool | None = None,
     step_timeout: float | None = None,
     max_workers: int | None = None,
     docker_image: str | None = None,
@@ -107,8 +112,8 @@ def make_vector(
     runs them, all on one connection. A list may mix environments of this process with those of servers.
 
     `subprocess`, `docker` and `kubernetes` start servers, which end with the vector: one, and others once it takes no
-    more sessions, or `containers` of them with the environments spread evenly. `docker_image` and `provider_options`
-    are as in `make`.
+    more sessions, or `containers` of them with the environments spread evenly. `chat`, `docker_image` and
+    `provider_options` are as in `make`.
     """
     is_list = isinstance(id, Sequence) and not isinstance(id, str | bytes)
     sources = list(id) if is_list else [id] * _count(num_envs)
@@ -119,6 +124,7 @@ def make_vector(
     builder = _Builder(
         backend=backend,
         autoreset=autoreset,
+        chat=Chat.of(chat),
         threads={name: value for name, value in threads.items() if value is not None},
         docker_image=docker_image,
         containers=containers,
@@ -137,6 +143,7 @@ class _Builder:
         *,
         backend: str,
         autoreset: bool,
+        chat: Chat | None,
         threads: dict[str, Any],
         docker_image: str | None,
         containers: int | None,
@@ -146,6 +153,7 @@ class _Builder:
     ) -> None:
         self._backend = backend
         self._autoreset = autoreset
+        self._chat = chat
         self._threads = threads
         self._docker_image = docker_image
         self._containers = containers
@@ -173,7 +181,7 @@ class _Builder:
                 remote.append((found, server, numbers))
             else:
                 where = where or chosen
-                plan = EnvPlan(found, arguments, self._autoreset).check()
+                plan = EnvPlan(found, arguments, self._autoreset, chat=self._chat).check()
                 plans |= {number: (plan, f"{found.id}#{number}") for number in numbers}
         if not remote and self._containers is not None:
             raise UsageError("containers for environments that run here", "add backend='docker'")
@@ -186,7 +194,7 @@ class _Builder:
         name = type(source).__name__
         deadline, max_episode_steps = self._limits
         found = EnvSpec(id=name, deadline=deadline, max_episode_steps=max_episode_steps)
-        plan = InstancePlan(found, autoreset=self._autoreset, instances=[prepared(source, "this is")])
+        plan = InstancePlan.of(source, found, autoreset=self._autoreset, chat=self._chat)
         return {numbers[0]: (plan, f"{name}#{numbers[0]}")}
 
     def _opened(
@@ -222,7 +230,7 @@ class _Builder:
 
     def _remote(self, found: EnvSpec, server: ServerFactory | None, numbers: list[int]) -> dict[int, Slot]:
         arguments = dict(self._arguments)
-        options = connection_options(found, arguments)
+        options = connection_options(found, arguments, self._chat)
         options.pop("action_type")  # the server checks the actions
         open_slots = load("envweave.client.env_client:open_slots", extra="client")
         slots = open_slots(
@@ -231,6 +239,7 @@ class _Builder:
             **({} if server is None else {"token": server.token}),
             **options,
             autoreset=self._autoreset,
+            chat=self._chat,
             deadline=found.deadline,
             max_episode_steps=found.max_episode_steps,
             arguments={**found.kwargs, **arguments},

@@ -74,6 +74,10 @@ class Inspection:
     """By name, with the `repr` of each; with the type of each if one of them did not end in time."""
     values: dict[str, Any]
     """The values that were asked for by name, as `get` returns them; names that do not exist are left out."""
+    value: Any = None
+    """That of the expression, which is data and may be as large as the arguments of a tool."""
+    exception: ExceptionInfo | None = None
+    """Why the expression has no value: it raised, did not end in time, or its value is too large or not data."""
 
 
 @dataclass

@@ -143,9 +143,17 @@ class Core:
         return (await self._run(wait, code, timeout, None))[0]
 
     async def run_and_inspect(
-        self, wait: Wait, code: str, timeout: Any, names: Sequence[str], longest: int, most: int | None
+        self,
+        wait: Wait,
+        code: str,
+        timeout: Any,
+        names: Sequence[str],
+        expression: str | None,
+        longest: int,
+        most: int | None,
     ) -> tuple[ExecutionResult, Inspection | None]:
         question = {**self._described(longest, most), "op": "inspect", "names": [check_name(name) for name in names]}
+        question["expression"] = expression
         return await self._run(wait, code, timeout, question)
 
     async def _run(

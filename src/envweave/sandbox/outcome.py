@@ -36,8 +36,7 @@ def to_result(outcome: Outcome, limits: Limits, *, hit: LimitHit | None, state: 
     if not isinstance(error, dict):
         value, is_data = _value(answer.get("value"), limits)
         return _result(outcome, limit, state, return_value=value, return_is_data=is_data)
-    told = (("type", NAME), ("message", MESSAGE), ("traceback", TRACEBACK))
-    exception = ExceptionInfo(*(_bounded(str(error.get(key, "")), most) for key, most in told))
+    exception = _exception(error)
     exit_code = _exit_code(answer.get("exit_code"))
     if outcome.interrupted and exception.type == "KeyboardInterrupt":
         exception = ExceptionInfo("TimeoutError", f"interrupted at the limit {limit}", exception.traceback)
@@ -67,6 +66,11 @@ def _result(
         state=state,
         **value,
     )
+
+
+def _exception(error: Message) -> ExceptionInfo:
+    told = (("type", NAME), ("message", MESSAGE), ("traceback", TRACEBACK))
+    return ExceptionInfo(*(_bounded(str(error.get(key, "")), most) for key, most in told))
 
 
 def _end(outcome: Outcome, limit: LimitHit | None, exit_code: int) -> ExceptionInfo:
@@ -120,7 +124,11 @@ def to_inspection(outcome: Outcome, limits: Limits) -> Inspection | None:
     if not isinstance(variables, dict) or not isinstance(values, dict):
         return None
     told = {clean(name): _value(value, limits)[0] for name, value in values.items() if isinstance(value, dict)}
-    return Inspection(variables=texts(variables), values=told)
+    error = found.get("error_of_value")
+    exception = _exception(error) if isinstance(error, dict) else None
+    if outcome.interrupted and exception is not None:
+        exception = ExceptionInfo("TimeoutError", f"interrupted at the limit {outcome.limit}")
+    return Inspection(variables=texts(variables), values=told, value=clean(found.get("value")), exception=exception)
 
 
 def texts(found: dict[str, Any]) -> dict[str, str]:

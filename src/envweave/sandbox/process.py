@@ -72,6 +72,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Literal
 
 from envweave.errors import IsolationError, SandboxError, UsageError
@@ -92,6 +93,11 @@ NOBODY = 65534
 """Whom sessions run as where the host is root."""
 
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
+
+
+_DATA = Path(__file__).absolute().parents[1] / "envs" / "data"
+HIDDEN = tuple(dict.fromkeys((str(_DATA), str(_DATA.resolve()))))
+"""Tasks with their hidden tests, which an installed envweave has among the interpreter's packages."""
 
 
 class ProcessBoundary(Boundary):
@@ -141,7 +147,7 @@ class ProcessBoundary(Boundary):
         """Start it, and a session in it: what works is known by doing it."""
         if tier in ("namespace", "landlock") and sys.platform != "linux":
             raise UnfitError(f"it takes Linux, and this is {sys.platform}")
-        plan = Plan(tier, NOBODY, NOBODY, self.readable, self.preload, self.forks, os.getpid())
+        plan = Plan(tier, NOBODY, NOBODY, self.readable, self.preload, self.forks, os.getpid(), HIDDEN)
         server = ForkServer(self.python, plan)
         try:
             if tier == "landlock" and not server.hello["landlock"]:

@@ -27,16 +27,18 @@ class Session:
         timeout: float | None = UNSET,
         *,
         names: Sequence[str] = (),
+        expression: str | None = None,
         longest: int = 500,
         most: int | None = None,
     ) -> tuple[ExecutionResult, Inspection | None]:
         """Run code, and look at what it leaves, in one exchange with the process. The result is that of the run.
 
-        The second is what `get` returns for `names`, and `describe(longest, most)`. It is None if the run, or a
-        `__repr__` after it, ended the process; `state` of the result says what became of the session. The look has the
-        time of a run, can call no tools, and what it prints is discarded.
+        The second is the value of `expression`, which is code of yours, what `get` returns for `names`, and
+        `describe(longest, most)`. It is None if the run, or a `__repr__` after it, ended the process; `state` of the
+        result says what became of the session. The look has the time of a run, can call no tools, and what it prints is
+        discarded.
         """
-        return drive(self._core.run_and_inspect(BLOCKING, code, timeout, names, longest, most))
+        return drive(self._core.run_and_inspect(BLOCKING, code, timeout, names, expression, longest, most))
 
     def variables(self) -> dict[str, str]:
         """Names that the code has defined, with the type of each."""
@@ -125,10 +127,11 @@ class AsyncSession:
         timeout: float | None = UNSET,
         *,
         names: Sequence[str] = (),
+        expression: str | None = None,
         longest: int = 500,
         most: int | None = None,
     ) -> tuple[ExecutionResult, Inspection | None]:
-        return await self._core.run_and_inspect(LOOPING, code, timeout, names, longest, most)
+        return await self._core.run_and_inspect(LOOPING, code, timeout, names, expression, longest, most)
 
     async def variables(self) -> dict[str, str]:
         return await self._core.variables(LOOPING)

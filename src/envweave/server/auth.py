@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from envweave.server.http import Endpoint
     from envweave.server.stream import Receive, Scope, Send
 
+STREAMS = ("/ws", "/mcp")
+"""Where there are WebSockets."""
+
 OPEN_PATHS = ("/health", "/web")
 """What answers without a token: a load balancer has none, and a browser gets the page before it can send one."""
 
@@ -36,7 +39,9 @@ class AccessControl:
     """ASGI middleware around everything the server offers."""
 
     def __init__(self, app: Any, settings: Settings, stream: Any, shortcuts: dict[tuple[str, str], Endpoint]) -> None:
-        """`/ws` goes straight to `stream`, calls to their endpoint: a web framework's layers cost more than a step."""
+        """WebSockets go straight to `stream`, calls to their endpoint: the layers of a web framework cost more than a
+        step.
+        """
         self._app = app
         self._stream = stream
         self._shortcuts = shortcuts
@@ -58,7 +63,7 @@ class AccessControl:
             await send({"type": "websocket.close", "code": 1008, "reason": refusal[1].message})
 
     async def _pass(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "websocket" and scope["path"].rstrip("/") == "/ws":
+        if scope["type"] == "websocket" and scope["path"].rstrip("/") in STREAMS:
             await self._stream(scope, receive, send)
             return
         endpoint = self._shortcuts.get((scope.get("method", ""), scope["path"]))

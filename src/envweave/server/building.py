@@ -43,26 +43,27 @@ class Builder:
         """An environment of its own for a session."""
         if self._settings.isolation == "process":
             runner = await self._in_process(opening, shelf)
-            self._offer.learn_facts(runner.facts)
+            if opening.chat is None:  # else the facts are about messages
+                self._offer.learn_facts(runner.facts)
             return runner
         return await self._here(opening, shelf)
 
     async def _in_process(self, opening: Opening, shelf: SessionShelf) -> ProcessRunner:
-        plan = EnvPlan(self._offer.limited(opening.limits), opening.arguments, opening.autoreset)
+        plan = EnvPlan(self._offer.limited(opening.limits), opening.arguments, opening.autoreset, chat=opening.chat)
         recipe = Recipe(plan=plan, env_id=opening.env_id, debug=self._settings.debug)
         _check_travels(recipe)
         start = partial(ProcessRunner, self._threads, recipe, shelf, timeout=self._settings.step_timeout)
         return await self._threads.run(start, late=lambda runner: runner.abandon())  # type: ignore[no-any-return]
 
     async def _here(self, opening: Opening, shelf: SessionShelf) -> Runner:
-        plan = self._offer.plan(opening.arguments, autoreset=opening.autoreset, **opening.limits)
+        plan = self._offer.plan(opening.arguments, autoreset=opening.autoreset, chat=opening.chat, **opening.limits)
         threads = self._threads
         if self._offer.single_thread is not False:  # a function does not tell before it has made one
             threads = Threads(self._loop, 1, retire_after=threading.TIMEOUT_MAX)
         alone = False
         try:
             env = await self._in_time(plan, threads)
-            self._offer.learn(env)
+            self._offer.learn(plan.played(env))
             alone = bool(self._offer.single_thread)
         finally:
             if threads is not self._threads and not alone:

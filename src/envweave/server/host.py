@@ -10,10 +10,11 @@ from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from envweave.core.branching import BranchingOperations, EpisodeSnapshot
-from envweave.core.flow import Flow
+from envweave.core.flow import Flow, call_it, run
 from envweave.core.jsonable import to_json
 from envweave.core.local import LocalBackend
-from envweave.core.referee import BUSY, RUNNING, WAITING
+from envweave.core.openenv import OpenEnvTools, ToolOpenEnv
+from envweave.core.referee import BUSY, NEW, RUNNING, WAITING
 from envweave.errors import (
     EnvError,
     EnvWeaveError,
@@ -97,6 +98,8 @@ class Host:
     def handling(self, call: str, data: Any, form: Form) -> Flow[Reply]:
         """The way of one call."""
         try:
+            if isinstance(self.flows.env, ToolOpenEnv) and call != "close":
+                yield self.flows.env.connect
             type, body = yield from _CALLS[call](self, data, form)
         except EnvWeaveError as error:
             return fault(error, episode=self.episode, debug=self._debug)
@@ -109,16 +112,20 @@ class Host:
     @property
     def facts(self) -> dict[str, Any]:
         """What clients are told about the environment."""
-        return {
+        facts = {
             "multi_agent": self.multi_agent,
             "action_schema": self.flows.action_schema(),
             "observation_schema": self.flows.observation_schema(),
             "state_schema": self.flows.state_schema(),
         }
+        tasks = self.flows.tasks
+        return facts if tasks is None else {**facts, "num_tasks": len(tasks)}
 
     def step(self, action: Any, form: Form) -> Reply:
         """The call that comes most, for a sync environment, without the detour of a flow."""
         env: LocalBackend = self.flows  # type: ignore[assignment]
+        if env.referee.phase is NEW and form is not Form.EXTENDED:
+            return run(self.handling("step", action, form), call_it)
         try:
             is_checked = action.__class__ is CheckedAction
             result = env.advance(action.native if is_checked else env.admit(action))
@@ -158,12 +165,14 @@ class Host:
             raise UsageError(f"episode_id is {episode_id!r:.80}", "use a string")
         if not (options is None or isinstance(options, dict)):
             raise UsageError(f"options are {options!r:.80}", "use an object")
-        given = {"seed": seed, "options": options, "episode_id": episode_id}
+        given = {"seed": seed, "options": options, "episode_id": episode_id, "task": own.pop("task", None)}
         own |= {name: value for name, value in given.items() if value is not None}
         result = yield from self.flows.resetting(own)
         return RESULT, self._body(result, form, self.flows.referee.episode_id)
 
     def _step(self, data: Any, form: Form) -> Flow[tuple[str, bytes]]:
+        if self.flows.referee.phase is NEW and form is not Form.EXTENDED:  # OpenEnv's protocol does not ask for a reset
+            yield from self.flows.beginning()
         is_checked = data.__class__ is CheckedAction
         flow = self.flows.advancing(data.native) if is_checked else self.flows.stepping(data)
         return RESULT, self._body((yield from flow), form)
@@ -178,6 +187,9 @@ class Host:
     def _render(self, data: Any, form: Form) -> Flow[tuple[str, bytes]]:
         return "render", encode(to_json((yield from self.flows.rendering()), where="render"))
 
+    def _tasks(self, data: Any, form: Form) -> Flow[tuple[str, bytes]]:
+        return "tasks", encode((yield from self.flows.listing_tasks(_mapping(data or {}))))
+
     def _close(self, data: Any, form: Form) -> Flow[tuple[str, bytes]]:
         farewell = (yield from self.flows.closing()) if self._owned else self.flows.referee.close()
         return "closed", encode({"requests": _written_ends(farewell)})
@@ -185,10 +197,16 @@ class Host:
     # Tools. A tool that fails is a result like any other: the session lives, and so does the episode.
 
     def _tools(self, data: Any, form: Form) -> Flow[tuple[str, bytes]]:
-        return "tools", encode({"tools": (yield from self._toolbox()).schemas()})
+        found = yield from self._toolbox()
+        if not isinstance(found, OpenEnvTools):
+            return "tools", encode({"tools": found.schemas()})
+        return "tools", (yield from self._told_by(found.list, "tools"))
 
     def _call_tool(self, data: Any, form: Form) -> Flow[tuple[str, bytes]]:
         given, toolbox = _mapping(data), (yield from self._toolbox())
+        if isinstance(toolbox, OpenEnvTools):
+            asked = partial(toolbox.call, str(given.get("name")), given.get("arguments") or {})
+            return "tool_result", (yield from self._told_by(asked, "whole"))
         try:
             tool = toolbox.find(given.get("name"))
             call = partial(toolbox.call, tool.name) if isinstance(self.flows, LocalBackend) else tool.wait
@@ -202,9 +220,20 @@ class Host:
             message = str(error).encode(errors="backslashreplace").decode()
             return "tool_result", encode({"error": {"kind": getattr(error, "kind", "failed"), "message": message}})
 
-    def _toolbox(self) -> Flow[ToolRegistry]:
+    def _told_by(self, call: Callable[[], Any], name: str) -> Flow[bytes]:
+        """What OpenEnv's tools answered, under this name, or why they did not. They need no episode."""
+        self.flows.referee.admit_reset()
+        try:
+            return encode({name: to_json((yield call), where="the answer")})
+        except (Exception, SystemExit) as error:  # a tool may raise anything
+            message = str(error).encode(errors="backslashreplace").decode()
+            return encode({"error": {"kind": "failed", "message": message}})
+
+    def _toolbox(self) -> Flow[ToolRegistry | OpenEnvTools]:
         """The environment's tools. A list of functions is read anew only when it has changed."""
         told = yield from self.flows.tooling()
+        if isinstance(told, OpenEnvTools):
+            return told
         if self._tools_told is None or self._tools_told[0] != told:
             try:
                 self._tools_told = copy(told) if isinstance(told, list | dict) else told, registry_of(told)
@@ -222,7 +251,9 @@ class Host:
         yield from self.flows.restoring(self._shelf.get(_mapping(data).get("snapshot")))
         self._told = None
         pending = to_json(self.flows.referee.pending, where="pending")
-        return "restored", encode({"pending": pending, "episode_id": self.flows.referee.episode_id})
+        data = {"pending": pending, "episode_id": self.flows.referee.episode_id}
+        task = self.flows.referee.task
+        return "restored", encode(data if task is None else {**data, "task_id": task.id})
 
     def _fork(self, data: Any, form: Form) -> Flow[tuple[str, bytes]]:
         """Half of a fork: the snapshot, and the name of the twin that shall restore it."""
@@ -277,6 +308,7 @@ _CALLS: dict[str, Callable[[Host, Any, Form], Flow[tuple[str, bytes]]]] = {
     "snapshot": Host._snapshot,
     "restore": Host._restore,
     "fork": Host._fork,
+    "tasks": Host._tasks,
     "tools": Host._tools,
     "call_tool": Host._call_tool,
     "close": Host._close,

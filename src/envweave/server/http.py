@@ -64,7 +64,7 @@ class Routes:
 
     def all(self) -> list[Route]:
         """Around FastAPI's argument machinery: it costs more than a step."""
-        calls = ("reset", "step", "respond", "render", "snapshot", "restore", "fork")
+        calls = ("reset", "step", "respond", "render", "tasks", "snapshot", "restore", "fork")
         return [
             *(self._route(f"/{name}", "POST", partial(self.call, name), name) for name in calls),
             self._route("/state", "GET", partial(self.call, "state"), "state"),
@@ -177,7 +177,7 @@ class Routes:
             except UnavailableError as error:
                 note = f"; for MCP itself: {error.message}, {error.hint}"
         body = await self._body(request)
-        answer = await self.json_rpc.answer_text(body, request.headers.get(SESSION_HEADER), note)
+        answer = await self.json_rpc.answer_text(body, request.headers.get(SESSION_HEADER), note=note)
         return Response(answer, media_type=_JSON)
 
 

@@ -6,9 +6,12 @@ import inspect
 from dataclasses import replace
 from typing import Any
 
-from envweave.core.env_types import EnvTypes, made_by, types_of
+from envweave.chat import Chat
+from envweave.core.env_types import EnvTypes, is_bare_base, made_by, types_of
+from envweave.core.lookup import load
 from envweave.core.schema import json_schema
 from envweave.core.spec import EnvSpec
+from envweave.core.tool_actions import rule_for_tools, tool_actions
 from envweave.errors import UnsupportedError, UsageError
 from envweave.multiagent.referee import has_agents
 from envweave.plan import EnvPlan
@@ -56,9 +59,9 @@ class Offer:
     def name(self) -> str:
         return self.spec.id
 
-    def plan(self, arguments: dict[str, Any], *, autoreset: bool, **limits: Any) -> EnvPlan:
-        if arguments or autoreset or any(limits.values()):
-            return EnvPlan(self.limited(limits), arguments, autoreset).check()
+    def plan(self, arguments: dict[str, Any], *, autoreset: bool, chat: Chat | None = None, **limits: Any) -> EnvPlan:
+        if arguments or autoreset or chat is not None or any(limits.values()):
+            return EnvPlan(self.limited(limits), arguments, autoreset, chat=chat).check()
         if self._plan is None:  # what most sessions want
             self._plan = EnvPlan(self.spec).check()
         return self._plan
@@ -119,19 +122,32 @@ class Offer:
         named = [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY) and p.name != "self"]
         return named, "options" in named or any(p.kind is p.VAR_KEYWORD for p in parameters)
 
+    @property
+    def _declared(self) -> Any:
+        """The type of actions, as it was given or as the class says; None if neither says more than `Action`."""
+        given = self.spec.action_type
+        given = load(given) if isinstance(given, str) else given
+        own = types_of(self._sample).action if self._sample is not None else None
+        return own if given is None or is_bare_base(given) else given
+
     def action_schema(self) -> dict[str, Any] | None:
         """As a handle's `action_schema()` gives it: None if the environment takes anything."""
         if self._sample is None or isinstance(self._sample, type):  # none was built yet, or it lives in another process
-            declared = self.spec.action_type or (types_of(self._sample).action if self._sample else None)
-            return self._told_schema or _schema(declared) or None
+            if self._told_schema is not None:
+                return self._told_schema
+            actions, declared = tool_actions(self._sample or object, self._declared), self._declared
+            return _schema(declared) or None if actions is None else rule_for_tools(actions, declared).schema
         return self.plan({}, autoreset=False).rules(self._sample, self.name).schema()
 
     def schemas(self) -> dict[str, Any]:
         """The JSON Schemas of `/schema`; `{}` where nothing is known."""
         types = types_of(self._sample) if self._sample is not None else EnvTypes()
         observation = _schema(self.spec.observation_type or types.observation)
+        # By the declared type, clients of OpenEnv tell whether an environment is played by tools or by its own actions.
+        with_tools = tool_actions(self._sample or object, self._declared) is not None
+        declared = _schema(self._declared) if with_tools else ANYTHING
         return {
-            "action": self.action_schema() or ANYTHING,
+            "action": declared or self.action_schema() or ANYTHING,
             "observation": observation,
             "state": _schema(self._state_type or State),
             "reset_observation": observation,

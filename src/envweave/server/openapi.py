@@ -38,6 +38,9 @@ ROUTES = (
     Route("/respond", "post", "respond", "Answer a tool call", "Result", "respond", True, _STEPPING),
     Route("/state", "get", "state", "Where the episode stands", "State", statuses=_STEPPING),
     Route("/render", "post", "render", "A picture of the environment", "Anything", "render", statuses=_STEPPING),
+    Route(
+        "/tasks", "post", "tasks", "The number of tasks, the splits, and some IDs", "Tasks", "tasks", statuses=_STEPPING
+    ),
     Route("/snapshot", "post", "snapshot", "Remember this point", "Snapshot", "snapshot", statuses=_STEPPING),
     Route("/restore", "post", "restore", "Go back to a snapshot", "Restored", "restore", True, _STEPPING),
     Route("/fork", "post", "fork", "A second session at the same point", "Forked", "snapshot", statuses=_STEPPING),
@@ -159,14 +162,29 @@ def _bodies(offer: Offer, settings: Settings, parts: _Parts) -> dict[str, Schema
         "step": {"type": "object", "properties": {"action": action}, "required": ["action"]},
         "respond": _object({"request_id": {"type": "string"}, "value": ANYTHING}, "request_id"),
         "restore": _object({"snapshot": {"type": "string"}}, "snapshot"),
+        "tasks": _TASKS,
         "open": _opening(settings),
         "mcp": ANYTHING,
     }
 
 
+_TASKS: Schema = {
+    "type": "object",
+    "properties": {
+        "first": {"type": ["integer", "null"], "minimum": 0, "exclusiveMaximum": _MOST},
+        "count": {"type": ["integer", "null"], "minimum": 0, "exclusiveMaximum": _MOST},
+        "split": {"type": ["string", "null"]},
+        "task": {"type": ["integer", "string", "null"], "description": "List only this one, by index or ID."},
+        "prompts": {"type": ["boolean", "null"], "description": "False leaves the prompts out."},
+    },
+}
+
+
 def _reset_body(offer: Offer) -> Schema:
     own, is_open = offer.reset_options()
     named: Schema = {name: ANYTHING for name in own if name not in _STANDARD}
+    if "task" in named and offer.may_have("tasks"):
+        named["task"] = {"description": "The task: its index, its ID or its fields."}
     options: Schema = {"type": ["object", "null"]}
     if not is_open:
         options = {**options, "properties": named, "additionalProperties": False}
@@ -221,6 +239,9 @@ def _answers(offer: Offer, parts: _Parts) -> Schema:
         "Anything": ANYTHING,
         "Result": result,
         "State": ANYTHING,
+        "Tasks": _object(
+            {"number": {"type": "integer"}, "splits": anything, "tasks": requests}, "number", "splits", "tasks"
+        ),
         "Snapshot": _object({"snapshot": text}, "snapshot"),
         "Restored": _object({"pending": requests}, "pending"),
         "Forked": _object({"session_id": text, "env_id": text}, "session_id", "env_id"),

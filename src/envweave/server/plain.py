@@ -100,7 +100,7 @@ class PlainStream:
                 await self._close()
                 return
             if kind == "mcp":
-                await self._reply(Reply("mcp", await self._json_rpc.answer(data, session.id)))
+                await self._reply(Reply("mcp", await self._json_rpc.answer(data, own=session)))
                 continue
             answer = self._loop.create_future()
             session.call(kind, data, Form.OPENENV, partial(give, answer))

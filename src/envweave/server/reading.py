@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import MutableMapping
 from typing import Any
 
-from envweave.errors import ProtocolError
+from envweave.chat import Chat
+from envweave.errors import ProtocolError, UsageError
 from envweave.server.session import Opening
 from envweave.wire.codec import decode
 
@@ -24,6 +25,11 @@ class Disconnected(Exception):  # noqa: N818  (no error: everybody leaves some t
 
 def read_frame(message: MutableMapping[str, Any], most: int) -> Any:
     """The data of a frame. Raises `ProtocolError`, or `Disconnected`."""
+    return decode(read_text(message, most))
+
+
+def read_text(message: MutableMapping[str, Any], most: int) -> str:
+    """The text of a frame. Raises `ProtocolError`, or `Disconnected`."""
     if message["type"] == "websocket.disconnect":
         raise Disconnected(message.get("code"))
     text = message.get("text")
@@ -31,7 +37,7 @@ def read_frame(message: MutableMapping[str, Any], most: int) -> Any:
         raise ProtocolError("a binary frame", "send JSON as text")
     if len(text) > most:
         raise ProtocolError(f"a message of {len(text)} characters, the limit is {most}")
-    return decode(text)
+    return text  # type: ignore[no-any-return]
 
 
 def quick_step(text: bytes | None) -> dict[str, Any] | None:
@@ -57,6 +63,7 @@ def read_opening(data: Any, default_id: str) -> Opening:
     return Opening(
         env_id=env_id,
         autoreset=_field(data, "autoreset", bool, "true or false") or False,
+        chat=_chat(data.get("chat")),
         deadline=_positive(_field(data, "deadline", (int, float), "a number"), "deadline"),
         max_episode_steps=_positive(_whole(data, "max_episode_steps"), "max_episode_steps"),
         arguments=_field(data, "arguments", dict, "an object") or {},
@@ -68,6 +75,13 @@ def _field(data: dict[str, Any], name: str, kinds: Any, wanted: str) -> Any:
     if value is None or (isinstance(value, kinds) and not (isinstance(value, bool) and kinds is not bool)):
         return value
     raise ProtocolError(f"{name} is {value!r:.80}", f"use {wanted}")
+
+
+def _chat(given: Any) -> Chat | None:
+    try:
+        return Chat.of(given)
+    except UsageError as error:
+        raise ProtocolError(error.message, error.hint) from None
 
 
 def _whole(data: dict[str, Any], name: str) -> Any:

@@ -11,6 +11,7 @@ from functools import partial
 from time import monotonic
 from typing import Any, ClassVar
 
+from envweave.chat import Chat
 from envweave.core.referee import AFTER_END
 from envweave.errors import BusyError, EnvError, EnvWeaveError, ProtocolError, ResetNeededError, SessionLostError
 from envweave.requests import EpisodeEnd
@@ -41,6 +42,7 @@ class Opening:
 
     env_id: str
     autoreset: bool = False
+    chat: Chat | None = None
     deadline: float | None = None
     max_episode_steps: int | None = None
     arguments: dict[str, Any]
@@ -83,6 +85,10 @@ class Session:
         self.sharers = 0
         """Clients over HTTP that have not left; while there are any, nobody else's leaving closes the session."""
         self.closed = False
+        self.extra = False
+        """It takes none of the places for sessions."""
+        self.closes_when_left = False
+        """It is closed as soon as the connection that uses it leaves."""
         self.leaving = False
         """Closed, or about to be."""
         self.last_id = 0

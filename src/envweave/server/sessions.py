@@ -44,6 +44,8 @@ class Sessions:
         self._open: dict[str, Session] = {}
         self._keys: dict[str, Session] = {}
         self._building = 0
+        self._extra = 0
+        """Open sessions that take no place."""
         self._snapshots: dict[str, Any] = {}
         self._default: asyncio.Task[Session] | None = None
         self._sweeper: asyncio.Task[None] | None = None
@@ -100,7 +102,8 @@ class Sessions:
 
     @property
     def count(self) -> int:
-        return len(self._open) + self._building
+        """The places that are taken. The default session takes one only if it cannot live beside others."""
+        return len(self._open) + self._building - self._extra
 
     async def _take_room(self) -> None:
         """Raises `CapacityError`. Whoever comes while another leaves waits until it has left."""
@@ -126,12 +129,16 @@ class Sessions:
         return CapacityError(message, hint)
 
     def _make_way(self) -> None:
-        """The default session belongs to nobody in particular: once it is silent, it gives its place to a client."""
+        """The default session belongs to nobody in particular: it gives its place to a client, unless it is in the
+        middle of an episode and was used not long ago.
+        """
         task = self._default
         if task is None or not task.done() or not self._usable(task):
             return
         session = task.result()
-        if session.began is None and self.loop.time() - session.touched > self.settings.resume_within:
+        is_silent = self.loop.time() - session.touched > self.settings.resume_within
+        is_played = session.episode is not None or session.shared
+        if session.began is None and (is_silent or not is_played):
             self.close_soon(session, "made_way")
 
     def check_allowed(self, call: str) -> None:
@@ -144,10 +151,11 @@ class Sessions:
 
     # Opening and finding.
 
-    async def open(self, opening: Opening, *, trusted: bool = False, key: Any = None) -> Session:
+    async def open(self, opening: Opening, *, trusted: bool = False, key: Any = None, extra: bool = False) -> Session:
         """Build an environment and lease it. Raises `CapacityError`, or `EnvError` if it cannot be built.
 
-        `key` is the client's own name for the session: `opened_with` finds it, if the reply was lost.
+        An `extra` session takes no place. `key` is the client's own name for the session: `opened_with` finds it, if
+        the reply was lost.
         """
         if opening.arguments and not (trusted or self.settings.allow_arguments):
             hint = "start the server with them, or with --allow-arguments"
@@ -155,7 +163,8 @@ class Sessions:
         own = self.offer.operator_options.intersection(opening.arguments)
         if own and not trusted:
             raise UsageError(f"{min(own)!r} is for the server's operator to choose", "start the server with it")
-        await self._take_room()
+        if not extra:
+            await self._take_room()
         shelf = SessionShelf(self._snapshots)
         try:
             runner = await self._builder.build(opening, shelf)
@@ -163,11 +172,13 @@ class Sessions:
             session = Session(id, opening, runner, shelf, self._rebuilt, self.loop, self.metrics)
             session.shared = self.offer.instance is not None
             self._open[id] = session
+            self._extra += extra
+            session.extra = extra
             if isinstance(key, str):
                 session.key = key
                 self._keys[key] = session
         finally:
-            self._building -= 1
+            self._building -= not extra
         self.metrics.opened += 1
         log.debug("session opened", extra={"session": id[:8], "env_id": opening.env_id})
         return session
@@ -211,7 +222,8 @@ class Sessions:
         """The session that plain HTTP calls without one share; made when it is first needed."""
         if self._default is None or (self._default.done() and not self._usable(self._default)):
             opening = Opening(env_id=f"{self.offer.name}#0", arguments={})
-            self._default = self.loop.create_task(self.open(opening))
+            beside_others = self.offer.concurrent or self.settings.isolation == "process"
+            self._default = self.loop.create_task(self.open(opening, extra=beside_others))
         session = await asyncio.shield(self._default)
         session.lease = self.settings.idle_timeout
         return session
@@ -283,6 +295,7 @@ class Sessions:
         """Its connection is gone: wait for another as long as the lease says, or close."""
         if session.owner is not owner or session.closed:
             return
+        lease = 0 if session.closes_when_left else lease
         session.owner = None
         session.touched = self.loop.time()
         session.lease = lease
@@ -347,6 +360,7 @@ class Sessions:
             session.count_ends("close", reply)
         finally:
             session.shelf.clear()
+            self._extra -= session.extra and session.id in self._open
             self._open.pop(session.id, None)
             self._keys.pop(session.key, None)
             self.metrics.ended[why] += 1

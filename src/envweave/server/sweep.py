@@ -1,6 +1,6 @@
 """The quick steps of a batch, one after the other in one thread, and their answers in a few frames.
 
-As on the express, a step that is not quick after all holds up nobody: the loop looks, takes the hung one over as an
+As on the express, a step that is not quick after all delays no other: the loop looks, takes the hung one over as an
 ordinary call and lets another thread go on with the rest.
 """
 

@@ -9,6 +9,7 @@ from weakref import WeakKeyDictionary
 from envweave.server.host import Form, Reply
 from envweave.server.session import Session, give
 from envweave.server.sessions import Sessions
+from envweave.tools.error import ToolError
 from envweave.wire.codec import decode
 from envweave.wire.faults import fault_from_data
 from envweave.wire.protocol import ERROR
@@ -18,6 +19,8 @@ class Outcome(NamedTuple):
     """What came of a call: a value, or why there is none."""
 
     value: Any = None
+    whole: Any = None
+    """The answer of OpenEnv's tools, which is in the form of MCP already; `value` is what it says."""
     wrapped: bool = False
     """Whether the tool's schema wants the value in an object; see `envweave.tools.output`."""
     kind: str = ""
@@ -39,15 +42,21 @@ class Toolbox:
         """
         session = await self._session(session_id)
         if session.began is None or session not in self._listed:
-            self._listed[session] = (await self._run(session, "tools", None))["tools"]
+            found = await self._run(session, "tools", None)
+            if "error" in found:
+                raise ToolError(found["error"]["message"])
+            self._listed[session] = found["tools"]
         return self._listed[session]
 
     async def call(self, session_id: str | None, name: str, arguments: dict[str, Any]) -> Outcome:
         """Call a tool, when the calls before it have ended. The first call begins an episode, if there is none."""
         session = await self._session(session_id)
         found = await self._run(session, "call_tool", {"name": name, "arguments": arguments})
-        failure = found.get("error")
-        return Outcome(**failure) if failure else Outcome(found["value"], found["wrapped"])
+        if "error" in found:
+            return Outcome(**found["error"])
+        if "whole" in found:
+            return Outcome(value_in(found["whole"]), whole=found["whole"])
+        return Outcome(found["value"], wrapped=found["wrapped"])
 
     async def _session(self, id: str | None) -> Session:
         if id is not None:
@@ -68,3 +77,11 @@ class Toolbox:
         if reply.type == ERROR:
             raise fault_from_data(found)
         return found
+
+
+def value_in(whole: Any) -> Any:
+    """What the result of an MCP server says: its data, or else its content. A step of a tool has it as `result`."""
+    result = whole["result"] if isinstance(whole, dict) and "tool_name" in whole else whole
+    if not isinstance(result, dict) or "content" not in result:
+        return result
+    return result["content"] if result.get("data") is None else result["data"]

@@ -15,5 +15,5 @@ ERROR = "error"
 
 BRANCHING = frozenset({"snapshot", "restore", "fork"})
 """Calls that need a server with `allow_branching`."""
-CALLS = ("reset", "step", "respond", "state", "render", "snapshot", "restore", "fork", "close")
+CALLS = ("reset", "step", "respond", "state", "render", "tasks", "snapshot", "restore", "fork", "close")
 """What a client may ask of a session."""

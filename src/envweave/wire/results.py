@@ -59,6 +59,8 @@ def openenv_data(result: Result) -> dict[str, Any]:
         metadata = observation.get("metadata")
         if metadata:
             data["metadata"] = metadata
+    if "task_id" in result.info:  # the one key of `info` that OpenEnv's form has a place for
+        data["metadata"] = {**(data.get("metadata") or {}), "task_id": to_json(result.info["task_id"], where="task_id")}
     return data
 
 

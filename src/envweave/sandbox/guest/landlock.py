@@ -47,12 +47,12 @@ def abi() -> int:
         return 0
 
 
-def restrict(*, readable: Iterable[str], writable: Iterable[str]) -> None:
+def restrict(*, readable: Iterable[str], writable: Iterable[str], listed: Iterable[str] = ()) -> None:
     """Leave this thread, and all that it starts, the given paths and what is below them, for good.
 
-    `readable` may be read, listed and executed; in `writable` everything is allowed. Paths that do not exist are passed
-    over. The caller has set no_new_privs and has one thread. Raises `OSError` where Landlock is absent: nothing is
-    restricted then.
+    `readable` may be read, listed and executed, `listed` may be listed; in `writable` everything is allowed. Paths that
+    do not exist are passed over. The caller has set no_new_privs and has one thread. Raises `OSError` where Landlock is
+    absent: nothing is restricted then.
     """
     version = abi()
     files = _known(_FILES, version)
@@ -60,6 +60,8 @@ def restrict(*, readable: Iterable[str], writable: Iterable[str]) -> None:
     rights = struct.pack("QQQ", files, _known(_NETWORK, version), _known(_SCOPES, version))
     ruleset = linux.syscall("landlock_create_ruleset", rights, len(rights), 0)
     try:
+        for path in listed:
+            _allow(ruleset, path, files & _READ_DIRECTORY)
         for path in readable:
             _allow(ruleset, path, files & _READABLE)
         for path in writable:
@@ -67,6 +69,28 @@ def restrict(*, readable: Iterable[str], writable: Iterable[str]) -> None:
         linux.syscall("landlock_restrict_self", ruleset, 0)
     finally:
         os.close(ruleset)
+
+
+def without(readable: Iterable[str], hidden: Iterable[str]) -> tuple[list[str], list[str]]:
+    """Paths that may be listed and paths that may be read, so that no file of the hidden folders may be."""
+    listed: list[str] = []
+    kept = list(readable)
+    for path in map(os.path.realpath, hidden):
+        leading = [each for each in kept if _leads_to(each, path)]
+        kept = [each for each in kept if each not in leading]
+        while leading:  # a folder may be reached by links, too
+            each = os.path.realpath(leading.pop())
+            if each != path and each not in listed and os.path.isdir(each):
+                listed.append(each)
+                for name in os.listdir(each):
+                    within = os.path.join(each, name)
+                    (leading if _leads_to(within, path) else kept).append(within)
+    return listed, kept
+
+
+def _leads_to(folder: str, path: str) -> bool:
+    folder = os.path.realpath(folder)
+    return path == folder or path.startswith(folder.rstrip("/") + "/")
 
 
 def _known(rights: Iterable[tuple[int, int]], version: int) -> int:

@@ -38,6 +38,8 @@ class Plan:
     """Sessions can be forked; each keeps the one capability that takes, within its own user namespace."""
     owner: int
     """The host's process, part of the names of temporary folders."""
+    hidden: tuple[str, ...] = ()
+    """Folders within `readable` whose files a session may not read."""
 
     @classmethod
     def read(cls, data: dict[str, Any]) -> Plan:

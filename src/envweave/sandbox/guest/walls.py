@@ -31,7 +31,7 @@ def enter(plan: Plan) -> None:
         return
     if root:
         linux.unshare(linux.NEWNS)
-        world.move_in(plan.readable)
+        world.move_in(plan.readable, plan.hidden)
         _become(plan.uid, plan.gid)
     ids = os.geteuid(), os.getegid()
     linux.unshare(ALL)
@@ -40,7 +40,7 @@ def enter(plan: Plan) -> None:
     if root:
         world.mount_proc("/proc")
     else:
-        world.move_in(plan.readable)
+        world.move_in(plan.readable, plan.hidden)
     linux.set_hostname("sandbox")
 
 
@@ -130,8 +130,8 @@ def _paths(plan: Plan, home: str) -> dict[str, list[str]]:
     devices = ["/dev/null", "/dev/zero", "/dev/full"]
     if plan.namespaces:  # the mounts say what is read-only; `/home` holds, so that a fork's new folder is writable too
         return {"readable": ["/"], "writable": ["/home", *devices]}
-    readable = [
-        *plan.readable,
+    listed, readable = landlock.without(plan.readable, plan.hidden)
+    readable += [
         "/dev/urandom",
         "/dev/random",
         "/etc/ld.so.cache",
@@ -141,7 +141,7 @@ def _paths(plan: Plan, home: str) -> dict[str, list[str]]:
     own = f"/proc/{os.getpid()}"
     if plan.tier == "container":
         return {"readable": ["/"], "writable": [home, "/tmp", "/dev/shm", own, *devices]}  # noqa: S108
-    return {"readable": [*readable, own], "writable": [home, *devices]}
+    return {"readable": [*readable, own], "writable": [home, *devices], "listed": listed}
 
 
 def filter_program(plan: Plan) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import mmap
 import os
 import random
@@ -120,9 +121,10 @@ class Worker:
     def _variables(self, message: Message, blob: bytes) -> Message:
         return {"variables": within(self._most, self.namespace.variables(), type_name)}
 
-    def _describe(self, message: Message, blob: bytes) -> Message:
+    def _describe(self, message: Message, blob: bytes, room: int | None = None) -> Message:
         tell = partial(self._told, message["id"], lambda value: bounded_repr(value, message["longest"])[0])
-        return {"variables": within(self._most, self.namespace.variables(message["most"]), tell)}
+        room = self._most if room is None else room
+        return {"variables": within(room, self.namespace.variables(message["most"]), tell)}
 
     def _told(self, step: str, tell: Callable[[Any], Any], value: Any) -> Any:
         """What `tell` returns for a value, or a text if a `__repr__` raises what the host has not caused."""
@@ -134,16 +136,35 @@ class Worker:
             return f"<{type_name(value)} whose repr raises {type_name(error)}>"
 
     def _inspect(self, message: Message, blob: bytes) -> Message:
-        """`get` for some names, and `describe`. If that fails, the variables come with their types."""
+        """An expression, `get` for some names, and `describe`. If that fails, the variables come with their types."""
         values: Message = {}
+        found: Message = {"values": values}
+        room = self._most
         try:
+            if message["expression"] is not None:
+                room -= self._evaluate(message, found)
             for name in message["names"]:
                 values[name] = self._told(message["id"], lambda name: self._get({"name": name}, b"").get("value"), name)
-            return {"values": values, **self._describe(message, b"")}
+            return {**found, **self._describe(message, b"", room)}
         except BaseException:  # a __repr__ may raise anything
             self.interrupts.shut()  # the rest runs no code of the session
-            variables = self.namespace.variables(message["most"])
-            return {"values": values, "variables": within(self._most, variables, type_name)}
+            return {**found, "variables": within(room, self.namespace.variables(message["most"]), type_name)}
+
+    def _evaluate(self, message: Message, found: Message) -> int:
+        """Evaluate an expression of the host's, whose value must be data. Returns how many bytes it takes."""
+        try:
+            code = compile(message["expression"], "<envweave expression>", "eval", dont_inherit=True)
+            value = eval(code, self.namespace.names)  # noqa: S307  (as in `Namespace.run`)
+            size = len(json.dumps(value, allow_nan=False))
+            if size > self._most - CHUNK:
+                raise ValueError(f"it takes {size} bytes, and {self._most - CHUNK} is the most")
+            found["value"] = value
+            return size
+        except BaseException as error:  # as above
+            found["error_of_value"] = account_for(error)
+            if self.mail.interrupted(message["id"]):
+                raise
+            return 0
 
     def _define(self, message: Message, blob: bytes) -> Message:
         self.namespace.define(blob.decode("utf-8", "surrogatepass"))

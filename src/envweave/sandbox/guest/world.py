@@ -28,8 +28,11 @@ COVERED: dict[str, str] = {}
 """Places that a session's home covers (an interpreter may lie below /tmp), and where the same is seen uncovered."""
 
 
-def move_in(readable: Iterable[str]) -> None:
-    """Build it and go there. Needs a mount namespace of its own, and leaves nothing of the host's behind."""
+def move_in(readable: Iterable[str], hidden: Iterable[str] = ()) -> None:
+    """Build it and go there. Needs a mount namespace of its own, and leaves nothing of the host's behind.
+
+    The folders in `hidden` are empty there.
+    """
     linux.make_private()
     views = [(path, held) for path in readable if (held := _hold(path)) is not None]
     parts = [f"/dev/{name}" for name in _DEVICES] + [f"/etc/{name}" for name in _SETTINGS]
@@ -38,6 +41,8 @@ def move_in(readable: Iterable[str]) -> None:
     for folder in ("proc", "dev", "etc", HOME):
         os.makedirs(os.path.join(_BUILD_SITE, folder.lstrip("/")))
     shown = [place for path, held in views if (place := _show(held, path))]
+    for path in hidden:
+        _hide(path)
     for name, text in (("passwd", f"agent:x:{AGENT}:{AGENT}::{HOME}/work:/bin/sh\n"), ("group", f"agent:x:{AGENT}:\n")):
         _write(f"{_BUILD_SITE}/etc/{name}", text)
     for name, target in _LINKS.items():
@@ -67,7 +72,7 @@ def _hold(path: str) -> int | None:
 
 def _show(held: int, path: str) -> str | None:
     """Let the thing appear under the same path: a link as a link, all else as a view, and say where that is mounted."""
-    place = HOME + path if path.startswith("/tmp/") else path  # noqa: S108  (where the link /tmp leads)
+    place = _inside(path)
     target = _BUILD_SITE + place
     if os.path.lexists(target):  # part of something that is there already
         return None
@@ -89,6 +94,24 @@ def _bind(held: int, target: str) -> None:
     else:
         _write(target, "")
     linux.bind(f"/proc/self/fd/{held}", target)
+
+
+def _hide(path: str) -> None:
+    """Mount an empty folder on each view of this one."""
+    place = _inside(path)
+    places = [place, *(seen + place.removeprefix(view) for view, seen in COVERED.items() if _is_below(place, view))]
+    for target in (_BUILD_SITE + each for each in places):
+        if os.path.isdir(target):
+            linux.mount("tmpfs", target, "tmpfs", _PLAIN, "size=4k,mode=555")
+
+
+def _is_below(place: str, view: str) -> bool:
+    return place == view or place.startswith(f"{view}/")
+
+
+def _inside(path: str) -> str:
+    """Where something is seen: /tmp is a link."""
+    return HOME + path if path.startswith("/tmp/") else path  # noqa: S108
 
 
 def uncover() -> None:

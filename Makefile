@@ -4,7 +4,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 MCP := .venv-mcp/bin
-# Many tests wait for processes, so that one worker more than there are cores uses these well.
+# Many tests wait for servers and containers, so that one worker more than there are cores uses these well.
 WORKERS ?= $(shell expr $$(nproc) + 1)
 install = $(shell command -v uv >/dev/null 2>&1 && echo "uv pip install --quiet --python $(1)/python" || echo "$(1)/python -m pip install --quiet --disable-pip-version-check")
 
@@ -19,7 +19,7 @@ demo: .venv/.train  ## make an environment, drive it, train on it (half a minute
 	@$(BIN)/python -m envweave.examples.demo
 
 test: .venv/.dev .venv-mcp/.dev .venv-mcp/.npm  ## run the tests, WORKERS=… of them at once
-	$(BIN)/python -m pytest --ignore=tests/mcp --ignore=tests/kubernetes -n $(WORKERS) --dist loadgroup; \
+	$(BIN)/python -m pytest --ignore=tests/mcp --ignore=tests/kubernetes -n $(WORKERS) --dist loadgroup --no-loadscope-reorder; \
 	first=$$?; $(MCP)/python -m pytest tests/mcp && exit $$first
 
 test-kubernetes: .venv/.dev  ## run the tests that need a cluster, which they start: see docs/kubernetes.md

@@ -1,12 +1,25 @@
 """What tests of every kind may ask for."""
 
 import importlib.util
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
+
+LONG = (
+    "strays",
+    "test_images",
+    "test_container",
+    "TestDocker",
+    "test_plugin",
+    "test_repl.py",
+    "test_docker",
+    "test_same_types",
+)
+"""Parts of the names of tests that wait for containers and servers."""
 
 HERE = str(Path(__file__).parent)
 if HERE not in sys.path:
@@ -16,32 +29,53 @@ from support.need import need  # noqa: E402  (found by the path above)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Load the plugin of a checkout whose metadata was installed before it had one."""
+    """Load the plugin of a checkout whose metadata was installed before it had one, and start what processes share."""
     from envweave.testing import plugin
 
     if not config.pluginmanager.is_registered(plugin):
         config.pluginmanager.register(plugin, "envweave")
+    config.addinivalue_line("markers", "xdist_group(name): tests that run in one process, also where xdist is missing")
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell ignores it in the background, and so would tests
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    if getattr(config.option, "numprocesses", None) and not hasattr(config, "workerinput"):
+        _share_engine(config)
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Where tests run in several processes, those that need the Docker daemon run in two, because each has its own.
+def _share_engine(config: pytest.Config) -> None:
+    """Start one Docker daemon for all test processes, which find it by DOCKER_HOST; without one, each looks itself."""
+    if importlib.util.find_spec("docker") is None:
+        return
+    from support.engine import EngineError, running_engine
 
-    A test has the same name in all processes, so none may contain the address of an object.
+    stack = ExitStack()
+    try:
+        url = stack.enter_context(running_engine())
+    except EngineError:
+        return
+    stack.enter_context(pytest.MonkeyPatch.context()).setenv("DOCKER_HOST", url)
+    config.add_cleanup(stack.close)
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Where tests run in several processes, those of one file or class run in one: what they share is started once.
+
+    Tests that remove strays of the whole machine are one group. A test has the same name in all processes, so none may
+    contain the address of an object. (xdist reads the markers before `pytest_collection_modifyitems` is called here.)
     """
-    for item in items:
-        if " at 0x" in item.nodeid:
-            raise pytest.UsageError(f"{item.nodeid}: choose `ids` without the address of an object")
-        parameters = item.callspec.params if hasattr(item, "callspec") else {}
-        if "gc" in item.name.split("_") or "stray" in item.name or item.path.name == "test_providers.py":
-            item.add_marker(pytest.mark.xdist_group("docker 1"))  # `envweave gc` removes strays of the whole machine
-        elif "docker_engine" in getattr(item, "fixturenames", ()) or _names_docker(parameters):
-            second = "images" in item.path.name or "sandbox" in item.path.name
-            item.add_marker(pytest.mark.xdist_group("docker 2" if second else "docker 1"))
+    if " at 0x" in item.nodeid:
+        raise pytest.UsageError(f"{item.nodeid}: choose `ids` without the address of an object")
+    item.add_marker(pytest.mark.xdist_group(_group(item)))
 
 
-def _names_docker(parameters: dict[str, object]) -> bool:
-    return any(isinstance(value, str) and value == "docker" for value in parameters.values())
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Those that take longest begin."""
+    items.sort(key=lambda item: not any(name in item.nodeid for name in LONG))
+
+
+def _group(item: pytest.Item) -> str:
+    if "gc" in item.name.split("_") or "stray" in item.name or item.path.name == "test_providers.py":
+        return "strays"
+    return item.nodeid.partition("[")[0].rpartition("::")[0]
 
 
 @pytest.fixture(scope="session")
@@ -65,8 +99,9 @@ def python_image(docker_engine: str) -> str:
     """The tag of a local image with this machine's CPython in /usr/local."""
     from support.engine import connect
     from support.image import ensure_image
+    from support.images import one_at_a_time
 
-    with closing(connect(docker_engine)) as client:
+    with closing(connect(docker_engine)) as client, one_at_a_time():
         return ensure_image(client)
 
 

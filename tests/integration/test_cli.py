@@ -39,6 +39,21 @@ def test_info_shows_the_schema_of_actions_and_observations():
     assert "action_schema" in envweave("info", "counter").stdout
 
 
+@pytest.mark.parametrize(("id", "words"), [("lineworld", "goal:"), ("nim", "You are alice."), ("codeact", "python")])
+def test_info_shows_the_first_messages_that_a_model_would_see(id, words):
+    messages = data("info", id)["messages"]
+    assert messages[-1]["role"] == "user"
+    assert words in "".join(message["content"] for message in messages)
+
+
+def test_info_lists_the_number_of_tasks_the_splits_and_the_first_prompts():
+    found = data("info", "pkg://envweave.testing.suites.quiz:QuizEnv")["tasks"]
+    assert (found["number"], found["splits"]) == (250, {"test": 84, "train": 166})
+    assert found["first"] == {"0": "0 + 0?", **{f"add-{n}": f"{n} + {n}?" for n in (1, 2, 3)}, "4": "4 + 4?"}
+    assert "not for clients" not in envweave("info", "pkg://envweave.testing.suites.quiz:QuizEnv").stdout
+    assert data("info", "counter")["tasks"] is None
+
+
 def test_run_plays_episodes_and_sums_them_up():
     found = data("run", "lineworld", "--policy", "random", "-n", "5", "--seed", "0")
     assert found["episodes"] == 5

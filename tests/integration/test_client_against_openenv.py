@@ -119,6 +119,16 @@ def test_an_episode_without_types(url):
             env.reset()
 
 
+def test_a_model_talks_to_an_openenv_server(url):
+    with connect(url, chat=True) as env:
+        first = {"role": "user", "content": "echoed_message: ready\nmessage_length: 0"}
+        assert env.reset().obs.messages == [first]
+        result = env.step({"role": "assistant", "content": "hello"})
+        assert result.obs.messages == [{"role": "user", "content": "echoed_message: hello\nmessage_length: 5"}]
+        assert result.reward == 0.5
+        assert "empty" in env.step("").info["unreadable"]
+
+
 def test_an_episode_with_await(url):
     async def play():
         async with PeerEnv(url) as env:

@@ -32,6 +32,8 @@ AUTORESET = "autoreset_keeps_the_last_observation_and_begins_the_next_episode"
 ROW_SEEDS, ROW_SUBSET = "environment_i_gets_the_seed_plus_i", "a_subset_can_be_stepped"
 ROW_CLOSE = "close_closes_every_environment_and_twice_is_harmless"
 ROW_FAILURE = "one_failure_costs_one_row_and_the_slot_is_rebuilt_for_its_reset[13]"
+TASKS, HIDDEN = "a_task_is_selected_by_index_id_row_and_seed", "the_list_has_no_hidden_field"
+ROW_TASKS = "a_task_is_the_same_in_each_row_as_in_a_single_environment"
 ROW_AUTORESET = "an_end_with_autoreset_keeps_the_last_observation"
 START, TWICE = (
     "a_server_answers_once_it_is_ready_and_is_gone_after_stop",
@@ -51,14 +53,17 @@ FAILS = {  # and the other tests of the same list pass
         "SharesItsSnapshot": [FORK],
     },
     "transports": {
-        "LosesRequests": [LOG_ORDER, SEEDS, ECHO, LINEWORLD, REFUSED_RESET, AUTORESET],
+        "LosesRequests": [LOG_ORDER, SEEDS, ECHO, LINEWORLD, REFUSED_RESET, AUTORESET, TASKS],
         "Rounds": [LINEWORLD, REFUSED_RESET, AUTORESET],
         "TranslatesErrors": [REFUSED_RESET],
-        "UsesOneSeed": [LOG_ORDER, SEEDS, LINEWORLD, AUTORESET],
+        "UsesOneSeed": [LOG_ORDER, SEEDS, LINEWORLD, AUTORESET, TASKS],
+        "CountsTasksFromOne": [TASKS],
+        "ListsAnswers": [HIDDEN],
         "IgnoresAutoreset": [AUTORESET],
     },
     "vectors": {
         "SameSeed": [ROW_SEEDS],
+        "OneTask": [ROW_TASKS],
         "WrongRows": [ROW_SUBSET],
         "Unclosed": [ROW_CLOSE],
         "RaisesFailures": [ROW_FAILURE],
@@ -78,8 +83,8 @@ FAILS = {  # and the other tests of the same list pass
 }
 TESTS = {
     "environments": [CONTRACT, SERVER, VECTOR, FORK],
-    "transports": [LOG_ORDER, SEEDS, ECHO, LINEWORLD, REFUSED_RESET, AUTORESET],
-    "vectors": [ROW_SEEDS, ROW_SUBSET, ROW_CLOSE, ROW_FAILURE, ROW_AUTORESET],
+    "transports": [LOG_ORDER, SEEDS, ECHO, LINEWORLD, REFUSED_RESET, AUTORESET, TASKS, HIDDEN],
+    "vectors": [ROW_SEEDS, ROW_SUBSET, ROW_CLOSE, ROW_FAILURE, ROW_AUTORESET, ROW_TASKS],
     "providers": [START, TWICE, LOG, ENDED],
     "sandboxes": [FILES, TOOL, STDERR],
 }

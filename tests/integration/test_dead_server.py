@@ -2,7 +2,6 @@
 
 import os
 import signal
-import time
 
 import pytest
 
@@ -11,8 +10,9 @@ from envweave.client import EnvClient, HTTPEnvClient
 from envweave.errors import SessionLostError
 from envweave.testing.serving import running_server
 
-LIMIT = 20.0
-"""Seconds, with the default `connect_timeout_s` of 10."""
+pytestmark = pytest.mark.timeout(60)
+SEARCH = 2.0
+"""Seconds that a client looks for its server. 64 searches, one after the other, would take longer than a test may."""
 
 RIGHT = {"move": 1}
 
@@ -26,21 +26,17 @@ def is_transport_failure(batch):
     return all(error["code"].startswith("transport") for error in batch.failures.values())
 
 
-@pytest.mark.parametrize("num_envs", [1, 8, 64])
-def test_a_reset_fails_in_all_rows_within_twenty_seconds(num_envs):
-    with running_server("lineworld") as server, ew.make_vector(server.url, num_envs) as vec:
+@pytest.mark.parametrize("num_envs", [1, 64])
+def test_a_reset_fails_in_all_rows_after_one_search(num_envs):
+    with running_server("lineworld") as server, ew.make_vector(server.url, num_envs, connect_timeout_s=SEARCH) as vec:
         vec.reset()
         killed(server)
-        began = time.monotonic()
         batch = vec.reset()
-        assert time.monotonic() - began < LIMIT
         assert sorted(batch.failures) == list(range(num_envs))
         assert is_transport_failure(batch)
         ends = [request for requests in batch.requests for request in requests if request.kind == "episode_end"]
         assert [end.env_id for end in ends] == vec.ids
-        began = time.monotonic()
         assert vec.close() == []
-        assert time.monotonic() - began < LIMIT
 
 
 @pytest.mark.parametrize("client", [EnvClient, HTTPEnvClient])
@@ -53,13 +49,12 @@ def test_a_reset_of_one_handle_looks_for_the_server_once(client):
 
 
 def test_a_step_with_autoreset_fails_in_all_rows_and_so_does_the_next_one():
-    with running_server("lineworld") as server, ew.make_vector(server.url, 64, autoreset=True) as vec:
+    options = {"autoreset": True, "connect_timeout_s": SEARCH}
+    with running_server("lineworld") as server, ew.make_vector(server.url, 64, **options) as vec:
         vec.reset()
         killed(server)
         for number in range(2):
-            began = time.monotonic()
             batch = vec.step([RIGHT] * 64)
-            assert time.monotonic() - began < LIMIT
             assert len(batch.failures) == 64
             assert is_transport_failure(batch)
             kinds = [[request.kind for request in requests] for requests in batch.requests]

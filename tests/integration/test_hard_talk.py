@@ -192,9 +192,8 @@ def test_a_binary_frame_is_refused_and_the_episode_goes_on(server, talk, before)
         goes_on(client, before)
 
 
-@TALKS
-def test_a_step_before_the_first_reset_is_refused_and_the_session_lives_on(server, talk):
-    with talk(server.url) as client:
+def test_a_step_before_the_first_reset_is_refused_and_the_session_lives_on(server):
+    with WovenTalk(server.url) as client:
         assert error(client.ask(client.step_message(1)))[1] == "usage.reset_needed"
         warm(client, 3)
 

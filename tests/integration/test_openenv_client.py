@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from websockets.sync.client import connect
 
 from envweave.testing.serving import running_server
 
@@ -110,7 +111,6 @@ def test_a_step_after_the_end_is_an_error_that_the_client_understands(seen):
 @pytest.mark.parametrize(
     ("mistake", "message", "code"),
     [
-        ("early", "was not reset yet", "EXECUTION_ERROR"),
         ("option", "reset has no option 'colour'", "EXECUTION_ERROR"),
         ("seed", "seed is 'x'", "EXECUTION_ERROR"),
         ("action", "should be -1 or 1, got 7", "VALIDATION_ERROR"),
@@ -122,6 +122,10 @@ def test_a_mistake_of_the_client_is_told_with_its_reason(seen, mistake, message,
     assert told.startswith("RuntimeError: Server error: ")
     assert message in told
     assert told.endswith(f"(code: {code})")
+
+
+def test_a_step_before_the_first_reset_begins_an_episode(seen):
+    assert seen["errors"]["early"] == 1
 
 
 def test_the_session_goes_on_after_mistakes(seen):
@@ -177,6 +181,24 @@ def test_a_tool_client_calls_tools_in_a_session_of_its_own(seen):
     assert found["over_socket"]["result"]["data"] == {"words": ["a", "é"]}
     assert found["over_socket"]["result"]["structured_content"] == {"words": ["a", "é"]}
     assert found["steps"] == 0, "a tool call is no step"
+
+
+def test_tools_are_called_on_a_websocket_of_their_own_with_a_session_for_each_connection(servers):
+    address = servers["workshop"].url.replace("http", "ws", 1) + "/mcp"
+
+    def ask(ws, method, **params):
+        ws.send(json.dumps({"jsonrpc": "2.0", "id": 7, "method": method, "params": params}))
+        return json.loads(ws.recv(timeout=30))
+
+    with connect(address) as first, connect(address) as second:
+        listed = ask(first, "tools/list")["result"]["tools"]
+        called = [ask(ws, "tools/call", name="collect", arguments={"word": "a"}) for ws in (first, first, second)]
+        failed = ask(first, "tools/call", name="fail")
+        assert ask(first, "tools/call", name="words")["result"]["data"] == {"words": ["a", "a"]}
+    assert [tool["name"] for tool in listed] == ["collect", "words", "fail"]
+    assert [one["result"]["data"] for one in called] == [1, 2, 1]
+    assert failed == {"jsonrpc": "2.0", "id": 7, "error": failed["error"]}
+    assert (failed["error"]["code"], failed["error"]["message"]) == (-32603, "fail: ValueError: no luck")
 
 
 @pytest.mark.parametrize("seen", ["0.10"], indirect=True)

@@ -88,6 +88,7 @@ def test_its_environments_keep_the_contract(installed):
     assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
+@pytest.mark.timeout(400)
 @pytest.mark.parametrize(
     ("file", "options", "least"),
     [

@@ -266,17 +266,17 @@ def test_a_batch_is_asked_at_the_same_time_and_never_more_than_so_many(env, mind
 
 
 @pytest.mark.parametrize(
-    ("prompt", "complaint"),
+    ("prompt", "name", "complaint"),
     [
-        ("refuse", "not that"),
-        ("nonsense", "does not answer in JSON"),
-        ("empty", "answers without a message"),
-        ("huge", "is longer than"),
+        ("refuse", "LanguageModelError", "not that"),
+        ("nonsense", "InvalidReplyError", "does not answer in JSON"),
+        ("empty", "InvalidReplyError", "has no choices"),
+        ("huge", "InvalidReplyError", "does not answer in JSON"),
     ],
 )
-def test_a_model_that_fails_is_an_error_in_the_code_and_in_its_place_in_a_batch(env, prompt, complaint):
+def test_a_model_that_fails_is_an_error_in_the_code_and_in_its_place_in_a_batch(env, prompt, name, complaint):
     step = env.execute(f"llm_query({prompt!r})")
-    assert "LanguageModelError: " in error(step)
+    assert f"{name}: " in error(step)
     assert complaint in error(step)
     answers = said(env.execute(f"print(*llm_query_batched(['a', {prompt!r}, 'b']), sep='|')")).strip().split("|")
     assert (answers[0], answers[2]) == ("you said a", "you said b")
@@ -336,7 +336,7 @@ def test_a_token_is_for_one_episode(env, asked):
 
 @pytest.fixture
 def player(model):
-    with LanguageModel("player", base_url=model.url, token=TOKEN) as player:
+    with LanguageModel("player", base_url=model.url, api_key=TOKEN) as player:
         yield player
 
 

@@ -223,7 +223,7 @@ def test_no_error_of_a_driver_and_no_log_has_the_token(model, caplog):
     caplog.set_level(logging.DEBUG)
     seen = []
     for way in WAYS:
-        with LanguageModel("m", base_url=model.url, token=TOKEN) as player:
+        with LanguageModel("m", base_url=model.url, api_key=TOKEN) as player:
             try:
                 chat = partial(lambda player, way, messages: player.query(f"{way} {TOKEN[::-1]}"), player, way)
                 seen.append(run_rlm(chat, "c", "t", max_iterations=2))

@@ -168,9 +168,10 @@ for _ in range(200):
     assert value(session, "threading.active_count()") <= 17
 
 
-def test_a_worker_is_no_root_of_the_host(session, marker, marked, value):
+def test_a_worker_is_no_root_of_the_host(session, marker, marked, value, eventually):
     session.set("MARKER", marker)
     value(session, "child = subprocess.Popen([MARKER, '600'], executable='/bin/sleep')\nNone")
+    assert eventually(lambda: marked(marker))
     (pid,) = marked(marker)
     status = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
     assert "0" not in (status["Uid"] + status["Gid"]).split()
@@ -197,7 +198,8 @@ time.sleep(60)
         session.run("import os, signal, time, ctypes")
 
 
-def _first_process_of(marked, marker):
+def _first_process_of(marked, marker, eventually):
+    assert eventually(lambda: marked(marker))  # a process that has just begun has no command line for a moment
     (pid,) = marked(marker)
     return int(
         next(
@@ -206,11 +208,11 @@ def _first_process_of(marked, marker):
     )
 
 
-def test_a_supervisor_that_is_gone_is_told_and_nothing_hangs(sandbox, arm, marker, marked):
+def test_a_supervisor_that_is_gone_is_told_and_nothing_hangs(sandbox, arm, marker, marked, eventually):
     session = arm(sandbox.start())
     session.set("MARKER", marker)
     session.run("subprocess.Popen([MARKER, '600'], executable='/bin/sleep')\nNone")
-    worker = _first_process_of(marked, marker)
+    worker = _first_process_of(marked, marker, eventually)
     supervisor = int(Path(f"/proc/{worker}/stat").read_text().rpartition(")")[2].split()[1])
     os.kill(supervisor, signal.SIGKILL)
     for ask in (lambda: session.run("1", timeout=5), lambda: session.read_file("x"), session.fork, session.variables):
@@ -230,7 +232,7 @@ def test_a_fork_server_that_is_gone_is_told_and_nothing_hangs(marker, marked, ev
         )
         assert started.success, started.exception
         assert eventually(lambda: marked(marker))
-        pid = _first_process_of(marked, marker)
+        pid = _first_process_of(marked, marker, eventually)
         for _ in range(2):
             pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
         os.kill(pid, signal.SIGKILL)

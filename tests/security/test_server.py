@@ -72,9 +72,10 @@ def failing(folder):
 
 
 @contextmanager
-def talking(served, **options):
+def talking(served, path="/ws", **options):
     """`ask(message)` on a WebSocket gives the reply; text and bytes are sent as they are."""
-    with connect(served.ws_url, max_size=None, compression=None, **options) as ws:
+    address = served.ws_url.removesuffix("/ws") + path
+    with connect(address, max_size=None, compression=None, **options) as ws:
 
         def ask(message):
             ws.send(message if isinstance(message, str | bytes) else json.dumps(message))
@@ -93,10 +94,14 @@ def raw(served, text):
 
 
 def refused(served, **options):
-    """The status with which a WebSocket is refused before it is accepted."""
-    with pytest.raises(InvalidStatus) as caught, connect(served.ws_url, **options):
-        pass
-    return caught.value.response.status_code
+    """The status with which the WebSockets are refused before they are accepted."""
+    statuses = set()
+    for path in ("/ws", "/mcp"):
+        with pytest.raises(InvalidStatus) as caught, connect(served.ws_url.removesuffix("/ws") + path, **options):
+            pass
+        statuses.add(caught.value.response.status_code)
+    (status,) = statuses
+    return status
 
 
 # The token.
@@ -143,6 +148,8 @@ def test_the_right_token_opens_http_and_the_websocket(guarded):
     assert http.get(f"{guarded.url}/metadata", headers=headers).json()["name"] == "echo"
     with talking(guarded, additional_headers=headers) as ask:
         assert ask({"type": "reset"})["type"] == "observation"
+    with talking(guarded, "/mcp", additional_headers=headers) as ask:
+        assert ask({"jsonrpc": "2.0", "method": "tools/list"})["result"] == {"tools": []}
 
 
 def test_two_authorization_headers_are_one_too_many(guarded):
@@ -278,6 +285,13 @@ def test_a_message_over_the_limit_is_an_error_and_the_session_lives(small):
         assert told["type"] == "error"
         assert told["data"]["error"]["code"] == "transport.protocol"
         assert ask({"type": "step", "data": {"message": "alive"}})["data"]["observation"]["echoed_message"] == "alive"
+
+
+@pytest.mark.parametrize("odd", ["x" * (LIMIT + 1), "{", "", b"{}", "[" * 100_000, "[1]", "null", '{"jsonrpc":"2.0"}'])
+def test_an_odd_request_on_the_websocket_for_tools_is_an_error_and_the_session_lives(small, odd):
+    with talking(small, "/mcp") as ask:
+        assert ask(odd)["error"]["code"] in (-32700, -32600)
+        assert ask({"jsonrpc": "2.0", "method": "tools/list"})["result"] == {"tools": []}
 
 
 @pytest.mark.parametrize("subprotocol", [None, "envweave.v1"])

@@ -1,10 +1,13 @@
 """Images of this envweave for all tests that want a server in a container.
 
 A tag names the content of what it was made from, so that none is ever stale, and the next run finds it. Builds reach
-the package index through the host's network: a daemon of our own has no other.
+the package index through the host's network: a daemon of our own has no other. Of several test processes one builds.
 """
 
+import fcntl
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from envweave.errors import ProviderError
@@ -25,9 +28,10 @@ def ensure_base(python_image: str) -> str:
     with tempfile.TemporaryDirectory() as folder:
         content = write_base_context(Path(folder))["DIGEST"][:12]
     tag = f"envweave-base:test-{content}-{LABELS['envweave.test-base.recipe']}"
-    if not image_id(tag):
-        options = BuildOptions(python_image=python_image, network="host", arguments=ARGUMENTS)
-        built(lambda: ensure_base_image(options, pip.read_settings(), quiet, tag))
+    with one_at_a_time():
+        if not image_id(tag):
+            options = BuildOptions(python_image=python_image, network="host", arguments=ARGUMENTS)
+            built(lambda: ensure_base_image(options, pip.read_settings(), quiet, tag))
     return tag
 
 
@@ -35,13 +39,22 @@ def ensure_env(id: str, base: str, *packages: str) -> str:
     """With further packages, if any: then the image is made anew each time, from the layers that are there."""
     target = resolve_target(id)
     tag = f"{target.tag.partition(':')[0]}:{base.partition(':')[2]}"
-    if packages:
-        tag += "-more"
-        built(lambda: make_with(target, base, tag, packages))
-    elif not image_id(tag):
-        options = BuildOptions(tag=tag, base=base, network="host", arguments=ARGUMENTS, test=False)
-        built(lambda: build_env_image(target, options, quiet))
+    with one_at_a_time():
+        if packages:
+            tag += "-more"
+            built(lambda: make_with(target, base, tag, packages))
+        elif not image_id(tag):
+            options = BuildOptions(tag=tag, base=base, network="host", arguments=ARGUMENTS, test=False)
+            built(lambda: build_env_image(target, options, quiet))
     return tag
+
+
+@contextmanager
+def one_at_a_time() -> Iterator[None]:
+    """While another test process builds an image, wait; then it is found."""
+    with Path(tempfile.gettempdir(), "envweave-test-images.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def make_with(target: BuildTarget, base: str, tag: str, packages: tuple[str, ...]) -> None:

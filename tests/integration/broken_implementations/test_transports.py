@@ -7,6 +7,7 @@ import pytest
 import envweave as ew
 from envweave.errors import EnvError, UsageError
 from envweave.testing.suites import TransportSuite
+from envweave.testing.suites.quiz import QuizEnv
 
 
 def over(middleware):
@@ -35,6 +36,19 @@ def with_one_seed(kind, data):
     return (yield kind, {**data, "seed": 3} if kind == "reset" else data)
 
 
+def counting_tasks_from_one(kind, data):
+    if kind == "reset" and isinstance(data.get("task"), int):
+        data = {**data, "task": data["task"] - 1}
+    return (yield kind, data)
+
+
+def listing_answers(kind, data):
+    reply = yield kind, data
+    if kind == "tasks":
+        reply["tasks"] = [dict(QuizEnv.tasks[task["id"]]) for task in reply["tasks"]]
+    return reply
+
+
 class TestLosesRequests(TransportSuite):
     @pytest.fixture
     def connect(self):
@@ -57,6 +71,18 @@ class TestUsesOneSeed(TransportSuite):
     @pytest.fixture
     def connect(self):
         return over(with_one_seed)
+
+
+class TestCountsTasksFromOne(TransportSuite):
+    @pytest.fixture
+    def connect(self):
+        return over(counting_tasks_from_one)
+
+
+class TestListsAnswers(TransportSuite):
+    @pytest.fixture
+    def connect(self):
+        return over(listing_answers)
 
 
 class TestIgnoresAutoreset(TransportSuite):

@@ -13,6 +13,13 @@ class SameSeed(ew.VectorEnv):
         return super().reset(seed=[seed] * self.num_envs if isinstance(seed, int) else seed, **options)
 
 
+class OneTask(ew.VectorEnv):
+    """All tasks are taken for the first."""
+
+    def reset(self, *, task=None, **options):
+        return super().reset(task=0 if task is not None else None, **options)
+
+
 class WrongRows(ew.VectorEnv):
     """The answers of a subset come in the order of the rows."""
 
@@ -53,6 +60,12 @@ class TestSameSeed(VectorSuite):
     @pytest.fixture
     def make_vector(self):
         return made(SameSeed)
+
+
+class TestOneTask(VectorSuite):
+    @pytest.fixture
+    def make_vector(self):
+        return made(OneTask)
 
 
 class TestWrongRows(VectorSuite):

@@ -115,7 +115,7 @@ def walk_async(url):
 def errors(url):
     """What the client makes of our error replies; the same session goes on after each of them."""
     with GenericEnvClient(base_url=url).sync() as env:
-        found = {"early": complaint(lambda: env.step({"move": 1}))}
+        found = {"early": shown(env.step({"move": 1}))["observation"]["t"]}
         found["option"] = complaint(lambda: env.reset(colour="red"))
         env.reset(seed=1)
         found["action"] = complaint(lambda: env.step({"move": 7}))

@@ -93,7 +93,6 @@ def test_an_episode_goes_on_from_call_to_call():
 @pytest.mark.parametrize(
     ("path", "body", "status"),
     [
-        ("/step", {"action": 1}, 409),  # before reset
         ("/step", {}, 422),
         ("/step", [], 422),
         ("/reset", {"seed": "x"}, 422),
@@ -223,6 +222,58 @@ def test_a_tool_clients_session_counts_like_any_other():
         assert "result" in (await client.post("/mcp", json=create)).json()
 
     playing(EchoEnvironment, play, max_sessions=1)
+
+
+def test_calls_without_a_session_take_no_place_where_environments_live_side_by_side():
+    async def play(client):
+        assert (await client.post("/reset")).status_code == 200
+        first = await client.post("/sessions")
+        full = await client.post("/sessions")
+        assert (first.status_code, full.status_code) == (201, 503)
+        assert "1/1 sessions active" in full.json()["message"]
+        assert (await client.post("/step", json={"action": {"message": "hi"}})).json()["observation"]["metadata"][
+            "step"
+        ] == 1
+        assert (await client.delete(f"/sessions/{first.json()['session_id']}")).status_code == 200
+        assert (await client.post("/sessions")).status_code == 201
+
+    playing(EchoEnvironment, play, max_sessions=1)
+
+
+@pytest.mark.parametrize(
+    ("calls", "status"),
+    [
+        ([("GET", "/state")], 201),
+        ([("POST", "/mcp")], 201),
+        ([("POST", "/reset")], 503),
+        ([("POST", "/reset"), ("POST", "/step")], 201),
+    ],
+    ids=["state", "tools", "in an episode", "after an episode"],
+)
+def test_where_they_do_not_the_default_session_makes_way_unless_it_is_in_an_episode(calls, status):
+    bodies = {"/mcp": {"jsonrpc": "2.0", "method": "tools/list"}, "/step": {"action": "end"}}
+
+    async def play(client):
+        for method, path in calls:
+            assert (await client.request(method, path, json=bodies.get(path))).status_code == 200
+        return (await client.post("/sessions")).status_code
+
+    assert playing(Odd, play) == status
+
+
+def test_a_step_without_a_reset_begins_an_episode_and_the_next_goes_on_with_it():
+    async def play(client):
+        steps = [await client.post("/step", json={"action": {"move": 1}}) for _ in range(2)]
+        return [step.json()["observation"]["t"] for step in steps]
+
+    assert playing(LineWorldEnv, play) == [1, 2]
+
+
+def test_with_numbered_calls_a_step_before_the_reset_is_refused():
+    async def play(client):
+        return (await client.post("/step", json={"action": 1}, headers={"X-Envweave-Call": "1"})).status_code
+
+    assert playing(Odd, play) == 409
 
 
 def test_who_comes_while_another_leaves_waits_for_its_room():

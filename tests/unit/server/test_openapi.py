@@ -9,6 +9,7 @@ from envweave.envs.lineworld import LineWorldEnv
 from envweave.envs.nim import NimEnv
 from envweave.envs.rock_paper_scissors import RockPaperScissorsEnv
 from envweave.server.app import create_app
+from envweave.testing.suites.quiz import QuizEnv
 
 
 class Part(BaseModel):
@@ -112,5 +113,14 @@ def test_branching_is_described_where_it_is_allowed():
 
 def test_every_route_is_described():
     app = create_app(LineWorldEnv, allow_branching=True)
-    own = {"/openapi.json", "/docs", "/docs/oauth2-redirect", "/redoc", "/web", "/respond"}
+    own = {"/openapi.json", "/docs", "/docs/oauth2-redirect", "/redoc", "/web", "/respond", "/tasks"}
     assert {route.path for route in app.routes} - own == set(app.openapi()["paths"])
+
+
+def test_tasks_are_described_where_there_are_any():
+    document = create_app(QuizEnv).openapi()
+    reset = document["paths"]["/reset"]["post"]["requestBody"]["content"]["application/json"]["schema"]
+    assert "index" in reset["properties"]["task"]["description"]
+    assert document["paths"]["/tasks"]["post"]["operationId"] == "tasks"
+    assert "/tasks" not in create_app(LineWorldEnv).openapi()["paths"]
+    assert "task" not in str(create_app(LineWorldEnv).openapi()["paths"]["/reset"])

@@ -87,7 +87,7 @@ def test_tools_come_in_any_form(tools):
 def test_without_tools_the_list_is_empty_and_none_can_be_called():
     listed, called = talking(Shop, LIST, call("double", x=2))
     assert listed == {"tools": []}
-    assert called == {"code": -32603, "message": "no tool named 'double'"}
+    assert called == {"code": -32603, "message": "no tool named 'double'", "data": None}
 
 
 def test_tools_that_come_and_go_are_listed_as_they_are():
@@ -169,7 +169,7 @@ def test_a_tool_that_fails_is_an_error_and_the_episode_goes_on(raised, message):
         raise raised
 
     failed, step = talking(lambda: Shop([fail]), call("fail"), ("/step", {"action": 1}))
-    assert failed == {"code": -32603, "message": message}
+    assert failed == {"code": -32603, "message": message, "data": None}
     assert step["reward"] == 1.0
 
 
@@ -218,7 +218,8 @@ def test_a_client_that_speaks_mcp_is_told_what_to_install(monkeypatch, headers):
 
 
 def test_one_that_does_not_is_told_nothing_of_it():
-    assert talking(Shop, ("initialize", {}))[0] == {"code": -32601, "message": "Method not found: initialize"}
+    error = talking(Shop, ("initialize", {}))[0]
+    assert error == {"code": -32601, "message": "Method not found: initialize", "data": None}
 
 
 class Gate(Shop):

@@ -524,6 +524,50 @@ def tells_nothing() -> Any:
     return Loose(step=silent_step)
 
 
+# Tasks.
+
+
+class Quiz(Walk):
+    """Begins where the task says."""
+
+    tasks: Any = ew.Tasks([{"id": f"from {at}", "at": at} for at in range(12)])
+
+    def reset(self, *, task: ew.Task, seed: int | None = None) -> Any:
+        super().reset(seed=seed)
+        self._at += task["at"]
+        return Place(self._at)
+
+
+class TakesNoTask(Walk):
+    tasks = Quiz.tasks
+
+
+class AnotherTaskBySeed(ew.Tasks):
+    def by_seed(self, seed: int) -> ew.Task:
+        return super().by_seed(seed + 1)
+
+
+class DoesNotAgree(Quiz):
+    tasks = AnotherTaskBySeed([{"id": f"from {at}", "at": at} for at in range(12)])
+
+
+class TwiceTheSameID(Quiz):
+    tasks = Quiz.tasks + Quiz.tasks[3:4]
+
+
+class CountsItsEpisodes(Quiz):
+    """In one of the tasks that the other checks do not play."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._played = 0
+
+    def reset(self, *, task: ew.Task, seed: int | None = None) -> Any:
+        first = super().reset(task=task, seed=seed)
+        self._played += task.id == "from 11"
+        return Place(self._played) if task.id == "from 11" else first
+
+
 BROKEN: list[tuple[str, Any]] = [
     ("environment", NoStep),
     ("environment", NoStep()),
@@ -567,6 +611,10 @@ BROKEN: list[tuple[str, Any]] = [
     ("refused_action", RefusesTooLate),
     ("interleaving", Shared),
     ("interleaving", SeedsTheWorld),
+    ("tasks", TakesNoTask),
+    ("tasks", DoesNotAgree),
+    ("tasks", TwiceTheSameID),
+    ("tasks", CountsItsEpisodes),
     ("aliasing", SameList),
     ("aliasing", SameArray),
     ("requests", tells_nothing),
@@ -603,7 +651,16 @@ def test_a_broken_environment_gets_exactly_the_finding_it_deserves_and_a_fix(che
     assert report.ok is (broken in WARNINGS)
 
 
-SOUND = [Walk, AsyncWalk, Asking, lambda: ew.make("nim"), lambda: ew.make("lineworld"), lambda: ew.make("nim").aio]
+SOUND = [
+    Walk,
+    AsyncWalk,
+    Asking,
+    Quiz,
+    lambda: ew.make(Quiz),
+    lambda: ew.make("nim"),
+    lambda: ew.make("lineworld"),
+    lambda: ew.make("nim").aio,
+]
 
 
 @pytest.mark.parametrize("env", SOUND)

@@ -449,13 +449,26 @@ never = {"extra": {"entrypoint": ["sleep", "600"]}, "stop_timeout": 0, "ready_ti
 """
 
 
+def interrupt(process):
+    """Press Ctrl-C, again only if CPython dropped it, as it does if a finalizer runs. Returns what was written."""
+    for _ in range(3):
+        process.send_signal(signal.SIGINT)
+        try:
+            return process.communicate(timeout=30)[1]
+        except subprocess.TimeoutExpired as error:
+            lost = b"Exception ignored in" in (error.stderr or b"")
+            if not lost:
+                break
+    process.kill()
+    raise AssertionError(f"Ctrl-C did not end it: {process.communicate()[1]}")
+
+
 @pytest.mark.parametrize("how", STARTS)
 def test_ctrl_c_while_containers_start_leaves_none(engine, echo_image, how):
     owner = script(STARTER + STARTS[how], echo_image, stderr=subprocess.PIPE)
     count = 8 if how == "vector" else 1
     until(lambda: sum(each.status == "running" for each in of(engine, owner.pid)) == count)
-    owner.send_signal(signal.SIGINT)
-    _, errors = owner.communicate(timeout=100)
+    errors = interrupt(owner)
     assert owner.returncode != 0
     assert "KeyboardInterrupt" in errors
     assert of(engine, owner.pid) == []

@@ -1,9 +1,13 @@
 """Environments as a model sees them, on servers: the same messages, rewards and ends as in this process."""
 
+import httpx
 import pytest
 
 import envweave as ew
+from envweave.chat import ChatObservation
 from envweave.client import EnvClient, HTTPEnvClient
+from envweave.examples.word_game import WordGame
+from envweave.lm import Message, Reply
 from envweave.testing.serving import running_server
 
 WORDS, GOODS = "pkg://envweave.examples.word_game:WordGame", "pkg://envweave.examples.warehouse:Warehouse"
@@ -70,6 +74,51 @@ def test_a_vector_on_a_server_holds_conversations():
         reset = vec.reset(task=["crane", "lemon", "night"])
         assert [obs.messages[0]["role"] for obs in reset.obs] == ["system"] * 3
         assert vec.step(["crane", "lemon", "x"]).reward == [1.0, 1.0, 0.0]
+
+
+THOUGHT = Reply(Message("assistant", "lemon", reasoning="It is a fruit."), "stop", token_ids=(1, 2, 3))
+
+
+class Thoughtful(WordGame):
+    """Reads what a model thought."""
+
+    def read_reply(self, message):
+        assert message.reasoning == "It is a fruit."
+        return {"word": message.content}
+
+
+@pytest.mark.parametrize("how", ["websocket", "http", "vector"])
+def test_a_reply_of_a_model_crosses_with_its_reasoning(how):
+    with running_server(f"pkg://{__file__}:Thoughtful") as server:
+        if how == "vector":
+            with ew.make_vector(server.url, 2, chat=True) as vec:
+                vec.reset(task="lemon")
+                assert vec.step([THOUGHT, THOUGHT]).reward == [1.0, 1.0]
+            return
+        with (EnvClient if how == "websocket" else HTTPEnvClient)(server.url, chat=True) as env:
+            assert type(env.reset(task="lemon").obs) is ChatObservation
+            assert env.step(THOUGHT).reward == 1.0
+
+
+@pytest.mark.parametrize("wrong", [None, 3, {"content": 3}, {"tool_calls": [3]}])
+def test_a_driver_that_sends_no_message_is_told(wrong):
+    with running_server(WORDS) as server, ew.make(server.url, chat=True) as env:
+        env.reset(task="lemon")
+        with pytest.raises(ew.InvalidActionError):
+            env.step(wrong)
+        assert env.step("lemon").reward == 1.0
+
+
+def test_a_call_over_mcp_is_a_step_of_a_chat_too():
+    with running_server(GOODS) as server, EnvClient(server.url, chat=True) as env:
+        env.reset(task=3)
+        params = {"name": "ship", "arguments": {}, "session_id": env.backend.session.opened.session_id}
+        asked = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+        answer = httpx.post(f"{server.url}/mcp", json=asked).json()
+        assert answer["result"]["data"] == "shipped"
+        assert env.state().step_count == 1
+        with pytest.raises(ew.UsageError, match="over"):
+            env.step(call("look", '{"shelf": "A"}'))
 
 
 def test_an_opening_with_a_wrong_chat_is_refused():

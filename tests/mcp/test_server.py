@@ -491,3 +491,21 @@ def test_our_client_gets_pictures_and_texts_from_our_environment_as_they_were():
         assert text == "Multiple content types test:"
         assert picture["mimeType"] == "image/png"
         assert file["resource"]["text"] == '{"test":"data"}'
+
+
+def test_a_call_is_a_step_where_steps_are_calls():
+    async def play(client):
+        looked = await client.call_tool("look", {"shelf": "A"})
+        lost = await client.call_tool("look", {"shelf": 7})
+        shipped = await client.call_tool("ship", {})
+        over = await client.call_tool("look", {"shelf": "A"})
+        return looked, lost, shipped, over
+
+    with running_server("pkg://envweave.examples.warehouse:Warehouse") as warehouse:
+        looked, lost, shipped, over = using(warehouse.url, play)
+        state = httpx.get(f"{warehouse.url}/state").json()
+    assert isinstance(looked.structured_content, dict)
+    assert [each.is_error for each in (looked, lost, shipped, over)] == [False, True, False, True]
+    assert (shipped.content[0].text, shipped.structured_content) == ("shipped", None)
+    assert "over" in over.content[0].text
+    assert state["step_count"] == 3

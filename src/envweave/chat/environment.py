@@ -6,7 +6,7 @@
     while not result.done:
         reply = model.reply(conversation, tools=result.obs.tools)
         result = env.step(reply)
-        conversation += [reply.message, *result.obs.messages]
+        conversation += [reply.message.to_dict(), *result.obs.messages]
 
 Everything else is as for any other environment: rewards, ends, forks, vectors, servers.
 
@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import json
 from collections.abc import Callable, Mapping
 from math import fsum
 from typing import Any, TypeAlias
@@ -34,10 +35,12 @@ from envweave.chat.messages import message_of, tool_message, user_message
 from envweave.chat.options import Chat, ChatObservation
 from envweave.chat.text import observation_text
 from envweave.core.actions import ActionRule
+from envweave.core.environment import DefaultState
 from envweave.core.flow import Flow, call_it, run, run_async
 from envweave.core.return_values import StepOutcome, read_reset, read_step
 from envweave.core.transform import transformed
 from envweave.errors import EnvWeaveError, InvalidActionError, UsageError
+from envweave.lm.messages import FunctionCall, Message
 from envweave.requests import EpisodeEnd
 from envweave.results import ResetResult, StepResult
 from envweave.tools.registry import registry_of
@@ -284,9 +287,11 @@ class ChatEnvironment:
     def __getattr__(self, name: str) -> Any:
         if name in ("env", "action_space", "observation_space") or name.startswith("__"):
             raise AttributeError(name)
+        if name == "state" and isinstance(getattr(type(self.env), name, None), DefaultState):
+            raise AttributeError(name)
         found = getattr(self.env, name)
         own = {"fork": self._fork, "snapshot": self._snapshot, "restore": self._restore, "respond": self._respond}
-        return own.get(name, found)
+        return {**own, "tool_action": self._tool_action}.get(name, found)
 
     def _fork(self) -> Any:
         return self._forked(self.env.fork())
@@ -309,6 +314,9 @@ class ChatEnvironment:
     def _restore(self, snapshot: tuple[Any, ...]) -> Any:
         self.env.restore(snapshot[0])
         self._load(snapshot[1])
+
+    def _tool_action(self, name: str, arguments: dict[str, Any]) -> Message:
+        return Message("assistant", None, (FunctionCall("call", name, json.dumps(arguments)),))
 
     def _respond(self, request_id: str, value: Any) -> Any:
         raw = self.env.respond(request_id, value)

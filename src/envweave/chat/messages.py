@@ -36,6 +36,7 @@ def message_of(given: Any, role: str = "assistant") -> Message:
         tuple(_call(one) for one in given.get("tool_calls") or ()),
         given.get("tool_call_id"),
         given.get("name"),
+        given.get("reasoning_content") or given.get("reasoning"),
     )
 
 

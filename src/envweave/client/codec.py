@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from envweave.chat import ChatObservation
 from envweave.core.jsonable import to_json, to_sendable
 from envweave.core.spaces import array_reader
 from envweave.errors import InvalidActionError, NotJSONableError, ProtocolError, UsageError
@@ -79,6 +80,22 @@ class KnownTypes(NamedTuple):
         else:
             read = by_agent(type_reader(self.observation))
         return Codec(read, _state_reader(opened) if self.state is None else type_reader(self.state))
+
+
+class ChatCodec(Codec):
+    """For a session with `chat`: a model's reply crosses as its message, without tokens and usage."""
+
+    def __init__(self, opened: Opened) -> None:
+        read = type_reader(ChatObservation)
+        super().__init__(by_agent(read) if opened.multi_agent else read, _state_reader(opened))
+        self._multi_agent = opened.multi_agent
+
+    def write_action(self, action: Any) -> bytes:
+        from envweave.chat.messages import message_of  # loaded if it is asked for
+
+        if self._multi_agent and isinstance(action, Mapping):
+            return super().write_action({agent: message_of(reply).to_dict() for agent, reply in action.items()})
+        return super().write_action(message_of(action).to_dict())
 
 
 def is_by_agent(type_: Any) -> bool:

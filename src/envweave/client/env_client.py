@@ -291,8 +291,9 @@ class EnvClient(Launchable, EnvHandle[ActT, ObsT], Generic[ActT, ObsT, StateT]):
     def _backend_on(self, session: Any) -> Backend:
         from envweave.client.remote import RemoteBackend
 
+        make_codec = self._codec_for if self._session_spec.chat is None else _codec().ChatCodec
         timeout = self.endpoint.message_timeout_s
-        return RemoteBackend(session, self._codec_for(session.opened), message_timeout_s=timeout)
+        return RemoteBackend(session, make_codec(session.opened), message_timeout_s=timeout)
 
     def new_session(self) -> Self:
         """A connected client with a session of its own on the same server; it is closed with this one."""

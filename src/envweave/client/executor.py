@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
-from envweave.client.codec import Codec, KnownTypes
+from envweave.client.codec import ChatCodec, Codec, KnownTypes
 from envweave.client.connection import ServerConnection
 from envweave.client.endpoint import ServerEndpoint, SessionSpec
 from envweave.client.openenv import OpenEnvPlan, session_capacity
@@ -169,7 +169,8 @@ def _our_slots(
     numbers: Sequence[int],
 ) -> list[Slot]:
     sessions = BACKGROUND.run(place(servers, connected, spec, numbers))
-    codec = types.codec(sessions[0].opened)
+    opened = sessions[0].opened
+    codec = types.codec(opened) if spec.chat is None else ChatCodec(opened)
     executor = RemoteExecutor(servers, codec)
     slots = []
     for session in sessions:

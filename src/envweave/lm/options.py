@@ -30,7 +30,8 @@ class CallOptions(TypedDict, total=False):
     stop: str | Sequence[str] | None
     seed: int | None
     tools: Sequence[Mapping[str, Any]] | None
-    """Functions that the model may call, in OpenAI's form: `{"type": "function", "function": {…}}`."""
+    """Functions that the model may call, in OpenAI's form: `{"type": "function", "function": {…}}`. Endpoints refuse an
+    empty list, so none is sent."""
     tool_choice: str | Mapping[str, Any] | None
     logprobs: bool | None
     """Ask for the log-probabilities of the drawn tokens."""
@@ -66,6 +67,7 @@ def make_request(
         raise UsageError(f"extra_body has fields that are not its own: {', '.join(taken)}")
     if n > 1:
         fields["n"] = n
+    fields["tools"] = fields.get("tools") or None
     if stream:
         fields |= {"stream": True, "stream_options": {"include_usage": True}}
     used = {key: value for key, value in {**fields, **extra}.items() if value is not None}

@@ -9,6 +9,7 @@ from enum import Enum
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
+from envweave.chat import ChatObservation
 from envweave.core.branching import BranchingOperations, EpisodeSnapshot
 from envweave.core.flow import Flow, call_it, run
 from envweave.core.jsonable import to_json
@@ -23,6 +24,7 @@ from envweave.errors import (
     UsageError,
 )
 from envweave.requests import EpisodeEnd, Request
+from envweave.tools.environment import NOT_FOUND
 from envweave.tools.error import ToolError
 from envweave.tools.output import is_wrapped
 from envweave.tools.registry import ToolRegistry, registry_of
@@ -204,13 +206,16 @@ class Host:
 
     def _call_tool(self, data: Any, form: Form) -> Flow[tuple[str, bytes]]:
         given, toolbox = _mapping(data), (yield from self._toolbox())
+        name, arguments = str(given.get("name")), given.get("arguments") or {}
         if isinstance(toolbox, OpenEnvTools):
-            asked = partial(toolbox.call, str(given.get("name")), given.get("arguments") or {})
-            return "tool_result", (yield from self._told_by(asked, "whole"))
+            return "tool_result", (yield from self._told_by(partial(toolbox.call, name, arguments), "whole"))
+        to_action = getattr(self.flows.env, "tool_action", None)
+        if to_action is not None:
+            return "tool_result", (yield from self._stepped(to_action(name, arguments), toolbox))
         try:
             tool = toolbox.find(given.get("name"))
             call = partial(toolbox.call, tool.name) if isinstance(self.flows, LocalBackend) else tool.wait
-            value = yield from self.flows.using(partial(call, given.get("arguments") or {}))
+            value = yield from self.flows.using(partial(call, arguments))
             data = {
                 "value": to_json(value, where=f"the result of {tool.name}"),
                 "wrapped": is_wrapped(tool.output_schema),
@@ -219,6 +224,20 @@ class Host:
         except (ToolError, NotJSONableError) as error:
             message = str(error).encode(errors="backslashreplace").decode()
             return "tool_result", encode({"error": {"kind": getattr(error, "kind", "failed"), "message": message}})
+
+    def _stepped(self, action: Any, toolbox: ToolRegistry) -> Flow[bytes]:
+        """A call in an environment whose steps are calls: it is counted and scored, and may end the episode."""
+        if self.flows.referee.phase is NEW:
+            yield from self.flows.resetting({})
+        told = (yield from self.flows.stepping(action)).observation
+        if isinstance(told, ChatObservation):
+            text = "\n".join(str(message.get("content")) for message in told.messages)
+            return encode({"value": text, "wrapped": False})
+        if told.error is not None:
+            kind = "not_found" if told.error["error_type"] == NOT_FOUND else "failed"
+            return encode({"error": {"kind": kind, "message": told.error["message"]}})
+        wrapped = is_wrapped(toolbox.find(told.tool_name).output_schema)
+        return encode({"value": told.text or to_json(told.result), "wrapped": wrapped})
 
     def _told_by(self, call: Callable[[], Any], name: str) -> Flow[bytes]:
         """What OpenEnv's tools answered, under this name, or why they did not. They need no episode."""

@@ -67,8 +67,9 @@ class ToolObservation(Observation):
     """`error_type` and `message`, if the call failed."""
 
 
+NOT_FOUND = "tool_not_found"
 ERROR_TYPES = {
-    "not_found": "tool_not_found",
+    "not_found": NOT_FOUND,
     "invalid_arguments": "invalid_args",
     "timeout": "timeout",
     "server_gone": "transport_error",
@@ -120,6 +121,10 @@ class ToolEnvironment(Environment[CallTool, ToolObservation]):
         if isinstance(value, ToolObservation):
             return replace(value, tool_name=name, result=self._bounded(value.result))
         return ToolObservation(tool_name=name, result=self._bounded(value), reward=0.0)
+
+    def tool_action(self, name: str, arguments: dict[str, Any]) -> CallTool:
+        """The step that calls a tool; a server takes calls over MCP as steps."""
+        return CallTool(name, arguments)
 
     def _call(self, action: CallTool) -> Any:
         if self._hung is not None and self._hung.is_alive():

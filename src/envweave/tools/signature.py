@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from envweave.core.jsonable import to_json
 from envweave.errors import BadResultError, NotJSONableError, UsageError, describe
+from envweave.types import Observation
 
 Schema = dict[str, Any]
 
@@ -70,11 +71,16 @@ class FunctionArguments:
 
     @cached_property
     def output_schema(self) -> Schema | None:
-        """The schema of what the function returns; None if its type is not declared or has no schema."""
+        """The schema of what the function returns; None if its type is not declared or has no schema.
+
+        An observation has none: a caller gets its text or its result.
+        """
         from envweave.core.schema import json_schema
 
         type_ = self.signature.return_annotation
         if type_ in (inspect.Signature.empty, Any, None, object):
+            return None
+        if isinstance(type_, type) and issubclass(type_, Observation):
             return None
         try:
             found = json_schema(type_)

@@ -162,6 +162,14 @@ def test_forks_snapshots_and_copies_keep_the_conversation_apart():
             assert env.step("").done
 
 
+def test_the_state_counts_the_steps_of_a_conversation():
+    with ew.make(WordGame, chat=True) as env:
+        env.reset(task="lemon")
+        env.step("melon")
+        assert env.state().step_count == 1
+        assert env.state().episode_id
+
+
 def test_a_vector_of_chats():
     with ew.make_vector(WordGame, 3, chat=True) as vec:
         vec.reset(task=["crane", "lemon", "night"])

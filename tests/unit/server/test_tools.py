@@ -8,10 +8,11 @@ import threading
 import httpx
 import pytest
 
+import envweave as ew
 from envweave.core.environment import AsyncEnvironment, Environment
 from envweave.server import create_app
 from envweave.server.session import Session
-from envweave.tools import Tool, ToolError, ToolRegistry
+from envweave.tools import Tool, ToolEnvironment, ToolError, ToolObservation, ToolRegistry
 
 
 def double(x: int) -> int:
@@ -48,7 +49,8 @@ def talking(env, *requests, headers=None, **settings):
             found = []
             for method, params in requests:
                 if method.startswith("/"):
-                    found.append((await client.post(method, json=params)).json())
+                    verb = "GET" if params is None else "POST"
+                    found.append((await client.request(verb, method, json=params)).json())
                     continue
                 request = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
                 answer = (await client.post("/mcp", json=request)).json()
@@ -153,6 +155,36 @@ def test_after_the_end_a_reset_comes_first():
     *_, over, _, called = talking(lambda: Shop([double]), *episode)
     assert over["message"].startswith("the episode of ")
     assert called["data"] == 2
+
+
+class Desk(ToolEnvironment):
+    penalty = -1.0
+
+    def reset(self, *, seed=None):
+        return ToolObservation("Empty the drawer.")
+
+    @ew.tool
+    def look(self) -> int:
+        """How many things there are."""
+        return 3
+
+    @ew.tool
+    def empty(self) -> ToolObservation:
+        """Empty the drawer, which ends the episode."""
+        return ToolObservation("emptied", reward=1.0, done=True)
+
+
+def test_a_call_over_mcp_is_a_step_where_steps_are_calls():
+    calls = (call("look"), call("lok"), call("look", at=3), ("/step", {"action": {"tool_name": "look"}}))
+    *answers, state = talking(Desk, *calls, call("empty"), call("look"), ("/state", None))
+    assert (answers[0]["data"], answers[0]["structured_content"]) == (3, {"result": 3})
+    assert "did you mean 'look'?" in answers[1]["message"]
+    assert "at" in answers[2]["message"]
+    assert answers[3]["observation"]["result"] == 3
+    assert answers[4]["data"] == "emptied"
+    assert "reward" not in str(answers[4])
+    assert answers[5]["message"].startswith("the episode of ")  # none is paid twice, by whichever way it comes
+    assert state["step_count"] == 5
 
 
 @pytest.mark.parametrize(

@@ -15,10 +15,11 @@ from envweave.core.handle import AsyncEnvHandle, EnvHandle
 from envweave.core.lookup import load
 from envweave.core.threads import run_in_thread, start
 from envweave.registry.make import EnvSource, prepare
+from envweave.registry.rollouts import async_rollout as rollout
 from envweave.registry.vectors import make_vector as make_sync_vector
 from envweave.vector.aio import AsyncVectorEnv
 
-__all__ = ["connect", "make", "make_vector"]
+__all__ = ["connect", "make", "make_vector", "rollout"]
 
 
 @overload

@@ -259,6 +259,12 @@ class IncompleteStreamError(ModelUnavailableError):
     code = "model.unavailable.incomplete_stream"
 
 
+class RolloutError(EnvWeaveError):
+    """Nothing but failures came of the first groups of a rollout."""
+
+    code = "rollout_failed"
+
+
 class TransportError(EnvWeaveError):
     """The connection to an environment failed."""
 

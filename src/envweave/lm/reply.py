@@ -51,6 +51,8 @@ class Reply:
     """Logarithms of the probabilities of the drawn tokens."""
     refusal: str | None = None
     model: str = ""
+    policy_version: int | str | None = None
+    """The weights that drew it, if the policy knows."""
 
     @property
     def text(self) -> str:

@@ -1,0 +1,171 @@
+"""`Rollout` and `AsyncRollout`: iterators over the groups of a rollout."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import queue
+import threading
+import weakref
+from collections.abc import AsyncIterator, Callable
+from types import TracebackType
+from typing import Any, Self
+
+from envweave.rollouts.groups import Group
+from envweave.rollouts.scheduler import Scheduler
+from envweave.rollouts.summary import Summary
+
+
+class AsyncRollout:
+    """An async iterator over groups, each when it is complete. Iterate it once; `aclose` ends it early."""
+
+    def __init__(self, make_scheduler: Callable[[], Scheduler]) -> None:
+        self._make = make_scheduler
+        self._scheduler: Scheduler | None = None
+        self._groups: AsyncIterator[Group] | None = None
+
+    @property
+    def summary(self) -> Summary:
+        """What was done so far."""
+        return Summary() if self._scheduler is None else self._scheduler.summary
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Group:
+        if self._groups is None:
+            self._scheduler = self._make()
+            self._groups = self._scheduler.groups()
+        return await anext(self._groups)
+
+    async def aclose(self) -> None:
+        """Cancel what runs and close all environments."""
+        if self._scheduler is not None:
+            await self._scheduler.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+
+class Rollout:
+    """An iterator over groups, each when it is complete. Iterate it once; `close` ends it early.
+
+    Episodes run on a thread of their own, also while the caller uses a group. After Ctrl-C nothing runs any more, and
+    iterating again gives the groups that were complete by then.
+    """
+
+    def __init__(self, make_scheduler: Callable[[], Scheduler]) -> None:
+        self._runner = _Runner(make_scheduler)
+        self._finalizer = weakref.finalize(self, self._runner.cancel)
+
+    @property
+    def summary(self) -> Summary:
+        """What was done so far."""
+        return self._runner.summary
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Group:
+        try:
+            item = self._runner.next()
+        except KeyboardInterrupt:
+            self.close()
+            raise
+        if item is None:
+            raise StopIteration
+        if isinstance(item, BaseException):
+            raise item
+        return item
+
+    def close(self) -> None:
+        """Cancel what runs and close all environments. Complete groups can still be iterated."""
+        self._runner.cancel()
+        self._runner.join()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+
+class _Runner:
+    """A thread with an event loop that runs a scheduler. It does not refer to its `Rollout`, which may be dropped."""
+
+    def __init__(self, make_scheduler: Callable[[], Scheduler]) -> None:
+        self._make = make_scheduler
+        self._items: queue.SimpleQueue[Group | BaseException | None] = queue.SimpleQueue()
+        self._room = threading.Semaphore(1)
+        self._thread: threading.Thread | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._begun = threading.Event()
+        self._is_over = False
+        self.summary = Summary()
+
+    def next(self) -> Group | BaseException | None:
+        if self._thread is None and not self._is_over:
+            self._thread = threading.Thread(target=self._run, name="envweave-rollout", daemon=True)
+            self._thread.start()
+        if self._is_over and self._items.empty():
+            return None
+        self._wanted()
+        item = self._items.get()
+        if not isinstance(item, Group):
+            self._is_over = True
+        return item
+
+    def _wanted(self) -> None:
+        """Tell the loop that the caller waits for the next group."""
+        self._begun.wait()
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            assert self._loop is not None
+            self._loop.call_soon_threadsafe(self._want.release)
+
+    def _run(self) -> None:
+        asyncio.run(self._main())
+
+    async def _main(self) -> None:
+        self._want = asyncio.Semaphore(0)
+        self._loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
+        scheduler: Scheduler | None = None
+        try:
+            scheduler = self._make()
+            self.summary = scheduler.summary
+            self._begun.set()
+            groups = scheduler.groups()
+            await self._want.acquire()
+            async for group in groups:
+                self._items.put(group)
+                await self._want.acquire()
+        except asyncio.CancelledError:
+            pass
+        except BaseException as error:
+            self._items.put(error)
+        finally:
+            self._begun.set()
+            if scheduler is not None:
+                await scheduler.close()
+                for group in scheduler.take_ready():
+                    self._items.put(group)
+            self._items.put(None)
+
+    def cancel(self) -> None:
+        """End everything; does not wait."""
+        if self._thread is None:
+            self._is_over = True
+            return
+        self._begun.wait()
+        with contextlib.suppress(RuntimeError):
+            assert self._loop is not None and self._task is not None
+            self._loop.call_soon_threadsafe(self._task.cancel)
+
+    def join(self) -> None:
+        if self._thread is not None:
+            self._thread.join()

@@ -1,0 +1,125 @@
+"""What a rollout has done so far, as numbers and as a table."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from math import fsum
+from typing import TYPE_CHECKING, Any
+
+from envweave.errors import EnvWeaveError
+
+if TYPE_CHECKING:
+    from envweave.rollouts.episodes import Failure
+    from envweave.rollouts.groups import Group
+
+
+@dataclass(slots=True)
+class Summary:
+    """Counts and times of a rollout. It changes while the rollout runs; `str` gives a table."""
+
+    groups: int = 0
+    dropped_groups: int = 0
+    """Groups with fewer scored episodes than `min_group`."""
+    unequal_groups: int = 0
+    """Groups whose episodes began with different observations."""
+    episodes: int = 0
+    scored: int = 0
+    running: int = 0
+    attempts: int = 0
+    ends: Counter[str] = field(default_factory=Counter)
+    """Episodes by how they ended."""
+    failures: Counter[str] = field(default_factory=Counter)
+    """Attempts that failed, by cause; an episode whose next attempt succeeded counts here too."""
+    refused_forks: Counter[str] = field(default_factory=Counter)
+    """Branches that could not be made, by cause."""
+    total_reward: float = 0.0
+    """Of the scored episodes."""
+    steps: int = 0
+    tokens: int = 0
+    """Drawn tokens."""
+    model_seconds: float = 0.0
+    env_seconds: float = 0.0
+    wait_seconds: float = 0.0
+    """Of episodes that waited for a slot, an environment or the event loop."""
+    _began: float = field(default_factory=time.perf_counter)
+    _ended: float | None = None
+
+    @property
+    def seconds(self) -> float:
+        return (self._ended or time.perf_counter()) - self._began
+
+    @property
+    def mean_reward(self) -> float | None:
+        """Over the scored episodes; None if there are none."""
+        return self.total_reward / self.scored if self.scored else None
+
+    def add(self, group: Group) -> None:
+        """Count a complete group."""
+        self.groups += 1
+        self.unequal_groups += not group.same_start
+        self.episodes += len(group.episodes)
+        rewards = [reward for reward in group.rewards if reward is not None]
+        self.scored += len(rewards)
+        self.total_reward += fsum(rewards)
+        turns = {id(turn): turn for episode in group.episodes for turn in episode.turns}.values()
+        self.steps += len({(id(turn)) for turn in turns})
+        self.tokens += sum(_tokens(turn.reply) for turn in turns if turn.reply is not None)
+        self.model_seconds += fsum(turn.model_seconds for turn in turns)
+        self.env_seconds += fsum(turn.env_seconds for turn in turns)
+        for episode in group.episodes:
+            self.ends[episode.end] += 1
+            self.attempts += episode.attempts
+            self.wait_seconds += episode.wait_seconds
+
+    def count_failure(self, failure: Failure) -> None:
+        self.failures[failure.cause] += 1
+
+    def refuse_fork(self, error: EnvWeaveError) -> None:
+        self.refused_forks[error.code] += 1
+
+    def stop(self) -> None:
+        """End the clock."""
+        self._ended = self._ended or time.perf_counter()
+
+    def rows(self) -> list[tuple[str, str]]:
+        """Names and values, for a table."""
+        mean = self.mean_reward
+        seconds = max(self.seconds, 1e-9)
+        busy = max(self.model_seconds + self.env_seconds + self.wait_seconds, 1e-9)
+        shares = {"model": self.model_seconds, "environment": self.env_seconds, "waiting": self.wait_seconds}
+        rows = [
+            ("groups", _joined(f"{self.groups}", _extra(dropped=self.dropped_groups, unequal=self.unequal_groups))),
+            ("episodes", _joined(f"{self.episodes}, {self.scored} scored", _extra(running=self.running))),
+            ("mean reward", "none" if mean is None else f"{mean:.4g}"),
+            ("ends", _counts(self.ends)),
+            ("failed attempts", _counts(self.failures)),
+            ("refused forks", _counts(self.refused_forks)),
+            ("steps", f"{self.steps}, {self.steps / seconds:.1f}/s"),
+            ("tokens", f"{self.tokens}, {self.tokens / seconds:.1f}/s" if self.tokens else ""),
+            ("time", ", ".join(f"{name} {spent / busy:.0%}" for name, spent in shares.items())),
+            ("seconds", f"{seconds:.1f}"),
+        ]
+        return [(name, value) for name, value in rows if value]
+
+    def __str__(self) -> str:
+        rows = self.rows()
+        width = max(len(name) for name, _ in rows)
+        return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
+
+
+def _tokens(reply: Any) -> int:
+    return len(reply.token_ids) if reply.token_ids is not None else reply.usage.completion_tokens
+
+
+def _counts(counter: Counter[str]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in counter.most_common())
+
+
+def _extra(**counts: int) -> str:
+    return ", ".join(f"{count} {name}" for name, count in counts.items() if count)
+
+
+def _joined(text: str, more: str) -> str:
+    return f"{text}, {more}" if more else text

@@ -404,9 +404,12 @@ class Operations:
     def _raise(self, what: str, error: BaseException) -> NoReturn:
         """Raise a failure outside of a step, with the requests that are due.
 
-        An author may refuse the options of reset, a call that needs an episode, and one that needs a package.
+        An author may refuse the options of reset, a call that needs an episode, and one that needs a package; a limit
+        of forks is a refusal too.
         """
-        if isinstance(error, self.passing) or type(error) in (UsageError, ResetNeededError, UnavailableError):
+        refusals = (UsageError, ResetNeededError, UnavailableError)
+        is_limit = what in ("fork", "snapshot") and isinstance(error, UnsupportedError)
+        if isinstance(error, self.passing) or type(error) in refusals or is_limit:
             raise error
         failure = self._failed(what, error)
         failure.requests = self.referee.take_undelivered()

@@ -24,6 +24,7 @@ from envweave.rollouts.policies import policies_of
 from envweave.rollouts.scheduler import Plan, Scheduler, Start
 from envweave.rollouts.trees import Branch
 
+
 def rollout(env: Any, policy: Any, tasks: Any = None, **options: Any) -> Rollout:
     """Play episodes in groups; iterating gives each group when it is complete.
 
@@ -55,12 +56,14 @@ def rollout(env: Any, policy: Any, tasks: Any = None, **options: Any) -> Rollout
     An episode that failed has no reward and is in no mean; `episode.failures` says why. A mistake of the caller raises
     `UsageError`; if nothing but failures comes of the first groups, `RolloutError` is raised.
     """
-    return Rollout(prepared(env, policy, tasks, **options))
+    progress = options.pop("progress", None)
+    return Rollout(prepared(env, policy, tasks, **options), progress=progress)
 
 
 def async_rollout(env: Any, policy: Any, tasks: Any = None, **options: Any) -> AsyncRollout:
     """`rollout` for `async for`; the policy and async environments run on the caller's event loop."""
-    return AsyncRollout(prepared(env, policy, tasks, **options))
+    progress = options.pop("progress", None)
+    return AsyncRollout(prepared(env, policy, tasks, **options), progress=progress)
 
 
 def prepared(
@@ -85,7 +88,6 @@ def prepared(
     step_timeout: float | None = None,
     episode_timeout: float | None = None,
     env_options: Mapping[str, Any] | None = None,
-    progress: bool | None = None,
 ) -> Callable[[], Scheduler]:
     """Check the options and return what makes the scheduler, on the event loop that it is to use."""
     limits = Limits(
@@ -129,11 +131,11 @@ class EnvFactory:
     async def __call__(self) -> AsyncEnvHandle[Any, Any, Any, Any]:
         """Open one, in a thread. If the caller is cancelled, nothing stays open."""
         if self.is_shared:
-            return self._env if isinstance(self._env, AsyncEnvHandle) else self._env.aio  # type: ignore[no-any-return]
+            return self._env if isinstance(self._env, AsyncEnvHandle) else self._env.aio
         made = await run_in_thread(self._make, _close)
         if inspect.isawaitable(made):
             made = await made
-        return await (made if isinstance(made, AsyncEnvHandle) else made.aio).__aenter__()  # type: ignore[no-any-return]
+        return await (made if isinstance(made, AsyncEnvHandle) else made.aio).__aenter__()
 
     def _make(self) -> Any:
         if not inspect.isroutine(self._env) and not isinstance(self._env, partial):

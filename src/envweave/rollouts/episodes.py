@@ -130,6 +130,7 @@ class Episode:
     started: float = 0.0
     """Seconds since the epoch."""
     seconds: float = 0.0
+    reset_seconds: float = 0.0
     wait_seconds: float = 0.0
     """Of `seconds`, those spent on neither the model nor the environment."""
     is_recorded: bool = False
@@ -208,7 +209,8 @@ class Episode:
 
     @property
     def env_seconds(self) -> float:
-        return fsum(turn.env_seconds for turn in self.turns)
+        """Of the reset and all steps."""
+        return self.reset_seconds + fsum(turn.env_seconds for turn in self.turns)
 
     def samples(self, *, skip: int = 0) -> list[Sample]:
         """The token sequences of the episode; empty if the policy gave no tokens.
@@ -240,7 +242,9 @@ def drawn_tokens(reply: Reply) -> int:
 
 def reward_parts(observation: Any) -> dict[str, float | None]:
     """The parts of a reward that a rubric left in the metadata of an observation."""
-    metadata = observation.get("metadata") if isinstance(observation, Mapping) else getattr(observation, "metadata", None)
+    metadata = (
+        observation.get("metadata") if isinstance(observation, Mapping) else getattr(observation, "metadata", None)
+    )
     parts = metadata.get("rewards") if isinstance(metadata, Mapping) else None
     return dict(parts) if isinstance(parts, Mapping) else {}
 

@@ -9,9 +9,10 @@ import threading
 import weakref
 from collections.abc import AsyncIterator, Callable
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from envweave.rollouts.groups import Group
+from envweave.rollouts.progress import Progress
 from envweave.rollouts.scheduler import Scheduler
 from envweave.rollouts.summary import Summary
 
@@ -19,8 +20,9 @@ from envweave.rollouts.summary import Summary
 class AsyncRollout:
     """An async iterator over groups, each when it is complete. Iterate it once; `aclose` ends it early."""
 
-    def __init__(self, make_scheduler: Callable[[], Scheduler]) -> None:
+    def __init__(self, make_scheduler: Callable[[], Scheduler], *, progress: bool | None = None) -> None:
         self._make = make_scheduler
+        self._progress = Progress(progress)
         self._scheduler: Scheduler | None = None
         self._groups: AsyncIterator[Group] | None = None
 
@@ -35,8 +37,13 @@ class AsyncRollout:
     async def __anext__(self) -> Group:
         if self._groups is None:
             self._scheduler = self._make()
-            self._groups = self._scheduler.groups()
+            self._groups = self._shown(self._scheduler)
         return await anext(self._groups)
+
+    async def _shown(self, scheduler: Scheduler) -> AsyncIterator[Group]:
+        with self._progress.showing(scheduler.summary):
+            async for group in scheduler.groups():
+                yield group
 
     async def aclose(self) -> None:
         """Cancel what runs and close all environments."""
@@ -59,8 +66,8 @@ class Rollout:
     iterating again gives the groups that were complete by then.
     """
 
-    def __init__(self, make_scheduler: Callable[[], Scheduler]) -> None:
-        self._runner = _Runner(make_scheduler)
+    def __init__(self, make_scheduler: Callable[[], Scheduler], *, progress: bool | None = None) -> None:
+        self._runner = _Runner(make_scheduler, Progress(progress))
         self._finalizer = weakref.finalize(self, self._runner.cancel)
 
     @property
@@ -98,74 +105,69 @@ class Rollout:
 class _Runner:
     """A thread with an event loop that runs a scheduler. It does not refer to its `Rollout`, which may be dropped."""
 
-    def __init__(self, make_scheduler: Callable[[], Scheduler]) -> None:
+    def __init__(self, make_scheduler: Callable[[], Scheduler], progress: Progress) -> None:
+        self.summary = Summary()
         self._make = make_scheduler
+        self._progress = progress
         self._items: queue.SimpleQueue[Group | BaseException | None] = queue.SimpleQueue()
-        self._room = threading.Semaphore(1)
         self._thread: threading.Thread | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._task: asyncio.Task[None] | None = None
         self._begun = threading.Event()
         self._is_over = False
-        self.summary = Summary()
 
     def next(self) -> Group | BaseException | None:
-        if self._thread is None and not self._is_over:
-            self._thread = threading.Thread(target=self._run, name="envweave-rollout", daemon=True)
-            self._thread.start()
+        """The next group; an exception, or None at the end."""
         if self._is_over and self._items.empty():
             return None
-        self._wanted()
+        if self._thread is None:
+            self._thread = threading.Thread(
+                target=lambda: asyncio.run(self._main()), name="envweave-rollout", daemon=True
+            )
+            self._thread.start()
+        self._on_loop(lambda: self._wanted.release())
         item = self._items.get()
-        if not isinstance(item, Group):
-            self._is_over = True
+        self._is_over = not isinstance(item, Group)
         return item
 
-    def _wanted(self) -> None:
-        """Tell the loop that the caller waits for the next group."""
-        self._begun.wait()
-        with contextlib.suppress(RuntimeError):  # the loop is closed
-            assert self._loop is not None
-            self._loop.call_soon_threadsafe(self._want.release)
-
-    def _run(self) -> None:
-        asyncio.run(self._main())
-
     async def _main(self) -> None:
-        self._want = asyncio.Semaphore(0)
         self._loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
+        self._wanted = asyncio.Semaphore(0)
+        self._begun.set()
         scheduler: Scheduler | None = None
         try:
             scheduler = self._make()
             self.summary = scheduler.summary
-            self._begun.set()
-            groups = scheduler.groups()
-            await self._want.acquire()
-            async for group in groups:
-                self._items.put(group)
-                await self._want.acquire()
+            with self._progress.showing(scheduler.summary):
+                await self._give(scheduler)
         except asyncio.CancelledError:
             pass
         except BaseException as error:
             self._items.put(error)
         finally:
-            self._begun.set()
             if scheduler is not None:
                 await scheduler.close()
                 for group in scheduler.take_ready():
                     self._items.put(group)
             self._items.put(None)
 
+    async def _give(self, scheduler: Scheduler) -> None:
+        """Pass a group on whenever the caller asks for one."""
+        await self._wanted.acquire()
+        async for group in scheduler.groups():
+            self._items.put(group)
+            await self._wanted.acquire()
+
     def cancel(self) -> None:
         """End everything; does not wait."""
         if self._thread is None:
             self._is_over = True
-            return
-        self._begun.wait()
-        with contextlib.suppress(RuntimeError):
-            assert self._loop is not None and self._task is not None
-            self._loop.call_soon_threadsafe(self._task.cancel)
+        else:
+            self._on_loop(lambda: self._task and self._task.cancel())
 
     def join(self) -> None:
         if self._thread is not None:
             self._thread.join()
+
+    def _on_loop(self, call: Callable[[], Any]) -> None:
+        self._begun.wait()
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(call)

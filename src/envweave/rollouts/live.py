@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from envweave.core.handle import AsyncEnvHandle
-from envweave.errors import ContextOverflowError, EnvError, EnvWeaveError, InvalidActionError, UnsupportedError, UsageError
+from envweave.errors import (
+    ContextOverflowError,
+    EnvError,
+    EnvWeaveError,
+    InvalidActionError,
+    UnsupportedError,
+    UsageError,
+)
 from envweave.requests import DEFAULT_AGENT, EpisodeEnd, NeedAction, ToolCall
 from envweave.results import ResetResult, StepResult
 from envweave.rollouts.base import Conversation, Policy
@@ -18,6 +25,8 @@ from envweave.rollouts.limits import Limits
 from envweave.rollouts.policies import FunctionPolicy
 
 T = TypeVar("T")
+
+EpisodeLog = Any
 
 MAX_REFUSALS = 200
 """Actions that a plain function may propose for one step."""
@@ -58,7 +67,9 @@ class Rules:
 class LiveEpisode:
     """Plays one episode. `start` or `fork` begins it; `play` continues it to its end, or to a step."""
 
-    def __init__(self, env: AsyncEnvHandle[Any, Any, Any, Any], episode: Episode, rules: Rules, log: Any = None) -> None:
+    def __init__(
+        self, env: AsyncEnvHandle[Any, Any, Any, Any], episode: Episode, rules: Rules, log: Any = None
+    ) -> None:
         self.env = env
         self.episode = episode
         self.log = log
@@ -67,7 +78,7 @@ class LiveEpisode:
         self._conversations: dict[str | None, Conversation] = {}
         self._last_turns: dict[str | None, Turn] = {}
         self._tokens = 0
-        self.began = time.perf_counter()
+        self._forking = asyncio.Lock()
 
     async def start(self, **reset: Any) -> Any:
         """Reset the environment. Returns the first observation."""
@@ -83,6 +94,7 @@ class LiveEpisode:
 
     def begin(self, result: ResetResult[Any], seconds: float = 0.0) -> None:
         """Continue from a reset that was done already."""
+        self.episode.reset_seconds = seconds
         task_id = result.info.get("task_id")
         self.episode.task_id = task_id if task_id is None else str(task_id)
         self._observe(result.observation)
@@ -94,8 +106,12 @@ class LiveEpisode:
         return replace(self.episode, number=number, parent=(self.episode.number, len(self.episode.turns)), failures=[])
 
     async def fork(self, episode: Episode, rules: Rules | None = None) -> LiveEpisode:
-        """An independent episode at the same point, which shares the turns so far. Raises `UnsupportedError`."""
-        env = await self.env.fork()
+        """An independent episode at the same point, which shares the turns so far. Raises `UnsupportedError`.
+
+        Forks of one environment are made one after the other; see `fork_all` for many.
+        """
+        async with self._forking:
+            env = await self.env.fork()
         own = self.episode
         episode.turns, episode.steps, episode.task_id = list(own.turns), own.steps, own.task_id
         episode.totals, episode.unscored = dict(own.totals), set(own.unscored)
@@ -103,6 +119,18 @@ class LiveEpisode:
         twin._observation, twin._tokens = self._observation, self._tokens
         twin._conversations = {agent: one.copy() for agent, one in self._conversations.items()}
         return twin
+
+    async def fork_all(self, episodes: Sequence[Episode]) -> list[LiveEpisode | EnvWeaveError]:
+        """One fork for each episode, or why there is none. Forks make forks, so that many are made at once."""
+        if not episodes:
+            return []
+        try:
+            twin = await self.fork(episodes[0])
+        except EnvWeaveError as error:
+            return [error] * len(episodes)
+        half = len(episodes) // 2
+        mine, its = await asyncio.gather(self.fork_all(episodes[1 : half + 1]), twin.fork_all(episodes[half + 1 :]))
+        return [twin, *mine, *its]
 
     async def play(self, until: int | None = None) -> bool:
         """Play to the end, or until `until` steps were made. Returns whether the episode is over.
@@ -206,7 +234,9 @@ class LiveEpisode:
         self._observation = observation
         if self._rules.is_plain:
             return
-        by_agent = observation if isinstance(observation, Mapping) and "messages" not in observation else {None: observation}
+        by_agent = (
+            observation if isinstance(observation, Mapping) and "messages" not in observation else {None: observation}
+        )
         for agent, seen in by_agent.items():
             messages = _member(seen, "messages")
             if messages is None:
@@ -254,7 +284,11 @@ class LiveEpisode:
 
     def _logged_action(self, turns: list[Turn]) -> Any:
         actions = [turn.action if turn.reply is None else turn.reply.message.to_dict() for turn in turns]
-        return actions[0] if turns[0].agent_id is None else {turn.agent_id: a for turn, a in zip(turns, actions, strict=True)}
+        return (
+            actions[0]
+            if turns[0].agent_id is None
+            else {turn.agent_id: a for turn, a in zip(turns, actions, strict=True)}
+        )
 
     def _finish(self) -> None:
         """Keep what the environment said last."""

@@ -130,7 +130,7 @@ class Scheduler:
                 self._spawn(self._member(members, number))
 
     def _spawn(self, work: Any) -> asyncio.Task[Any]:
-        task = asyncio.ensure_future(work)
+        task: asyncio.Task[Any] = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._done)
         return task
@@ -274,15 +274,12 @@ class Scheduler:
             return [live.episode]
         stride = prod(tree.width[depth + 1 :])
         numbers = [live.episode.number + place * stride for place in range(1, tree.width[depth])]
-        forks = await asyncio.gather(*(live.fork(live.branched(number)) for number in numbers), return_exceptions=True)
         branches = []
-        for fork in forks:
+        for fork in await live.fork_all([live.branched(number) for number in numbers]):
             if isinstance(fork, LiveEpisode):
                 branches.append(self._spawn(self._branch(fork, depth + 1)))
-            elif isinstance(fork, EnvWeaveError):  # a limit of forks, or one that failed: the tree continues without it
+            else:  # a limit of forks, or one that failed: the tree continues without it
                 self.summary.refuse_fork(fork)
-            else:
-                raise fork
         try:
             own = await self._grow(live, depth + 1)
         except AttemptError as failure:
@@ -338,4 +335,3 @@ class Scheduler:
 async def _closed(env: AsyncEnvHandle[Any, Any, Any, Any]) -> None:
     with suppress(EnvWeaveError, TimeoutError):
         await asyncio.wait_for(env.close(), CLOSE_TIMEOUT_S)
-

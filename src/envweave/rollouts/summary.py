@@ -64,7 +64,7 @@ class Summary:
         self.scored += len(rewards)
         self.total_reward += fsum(rewards)
         turns = {id(turn): turn for episode in group.episodes for turn in episode.turns}.values()
-        self.steps += len({(id(turn)) for turn in turns})
+        self.steps += len(turns)
         self.tokens += sum(_tokens(turn.reply) for turn in turns if turn.reply is not None)
         self.model_seconds += fsum(turn.model_seconds for turn in turns)
         self.env_seconds += fsum(turn.env_seconds for turn in turns)
@@ -72,6 +72,7 @@ class Summary:
             self.ends[episode.end] += 1
             self.attempts += episode.attempts
             self.wait_seconds += episode.wait_seconds
+            self.env_seconds += episode.reset_seconds
 
     def count_failure(self, failure: Failure) -> None:
         self.failures[failure.cause] += 1

@@ -11,15 +11,17 @@ from envweave.errors import EnvError, EnvWeaveError, InvalidActionError, UsageEr
 from envweave.plan import adapt
 from envweave.registry.make import connect, make, register, registry, spec, unregister
 from envweave.registry.vectors import make_vector
-from envweave.requests import AutoresetReady, EndReason, EpisodeEnd, LogEvent, NeedAction, Request, ToolCall
+from envweave.requests import AutoresetReady, EpisodeEnd, LogEvent, NeedAction, Request, ToolCall
 from envweave.results import ResetResult, StepResult
 from envweave.tasks.tasks import Tasks
 from envweave.types import Action, Observation, State
 from envweave.vector.base import VectorEnv
-from envweave.vector.batch import ResetBatch, StepBatch
 
 if TYPE_CHECKING:
     from envweave import aio, examples
+    from envweave.registry.rollouts import rollout
+    from envweave.rollouts.trees import Branch
+    from envweave.rollouts.values import values
     from envweave.tools.environment import ToolEnvironment, ToolObservation, tool
 
 __version__ = "0.1.0"
@@ -29,7 +31,7 @@ __all__ = [
     "AsyncEnvHandle",
     "AsyncEnvironment",
     "AutoresetReady",
-    "EndReason",
+    "Branch",
     "EnvError",
     "EnvHandle",
     "EnvSpec",
@@ -41,10 +43,8 @@ __all__ = [
     "NeedAction",
     "Observation",
     "Request",
-    "ResetBatch",
     "ResetResult",
     "State",
-    "StepBatch",
     "StepResult",
     "Task",
     "Tasks",
@@ -62,19 +62,29 @@ __all__ = [
     "make_vector",
     "register",
     "registry",
+    "rollout",
     "spec",
     "tool",
     "unregister",
+    "values",
 ]
 
 
+_LAZY = {
+    "Branch": "envweave.rollouts.trees",
+    "ToolEnvironment": "envweave.tools.environment",
+    "ToolObservation": "envweave.tools.environment",
+    "rollout": "envweave.registry.rollouts",
+    "tool": "envweave.tools.environment",
+    "values": "envweave.rollouts.values",
+}
+
+
 def __getattr__(name: str) -> Any:
+    import importlib
+
     if name in ("aio", "examples"):  # loaded when they are first used
-        import importlib
-
         return importlib.import_module(f"envweave.{name}")
-    if name in ("ToolEnvironment", "ToolObservation", "tool"):
-        from envweave.tools import environment
-
-        return getattr(environment, name)
+    if name in _LAZY:
+        return getattr(importlib.import_module(_LAZY[name]), name)
     raise AttributeError(f"module 'envweave' has no attribute {name!r}")

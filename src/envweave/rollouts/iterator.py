@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import queue
 import threading
 import weakref
@@ -11,6 +10,7 @@ from collections.abc import AsyncIterator, Callable
 from types import TracebackType
 from typing import Self
 
+from envweave.core.loop import LoopThread, refuse_blocking
 from envweave.rollouts.groups import Group
 from envweave.rollouts.progress import Progress
 from envweave.rollouts.scheduler import Scheduler
@@ -102,38 +102,44 @@ class Rollout:
         self.close()
 
 
+LOOP = LoopThread()
+"""Runs all rollouts of callers without a loop. It stays, as the states that a rollout kept may need it."""
+
+
 class _Runner:
-    """A thread with an event loop that runs a scheduler. It does not refer to its `Rollout`, which may be dropped."""
+    """A scheduler on the loop of another thread. It does not refer to its `Rollout`, which may be dropped."""
 
     def __init__(self, make_scheduler: Callable[[], Scheduler], progress: Progress) -> None:
         self.summary = Summary()
         self._make = make_scheduler
         self._progress = progress
         self._items: queue.SimpleQueue[Group | BaseException | None] = queue.SimpleQueue()
-        self._thread: threading.Thread | None = None
-        self._begun = threading.Event()
+        self._wanted = asyncio.Semaphore(0)
+        self._task: asyncio.Task[None] | None = None
+        self._is_cancelled = False
+        self._begun = False
+        self._ended = threading.Event()
         self._is_over = False
 
     def next(self) -> Group | BaseException | None:
         """The next group; an exception, or None at the end."""
         if self._is_over and self._items.empty():
             return None
-        if self._thread is None:
-            self._thread = threading.Thread(
-                target=lambda: asyncio.run(self._main()), name="envweave-rollout", daemon=True
-            )
-            self._thread.start()
-        self._on_loop(lambda: self._wanted.release())
+        refuse_blocking(LOOP.loop)
+        if not self._begun:
+            self._begun = True
+            asyncio.run_coroutine_threadsafe(self._main(), LOOP.loop)
+        LOOP.loop.call_soon_threadsafe(self._wanted.release)
         item = self._items.get()
         self._is_over = not isinstance(item, Group)
         return item
 
     async def _main(self) -> None:
-        self._loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
-        self._wanted = asyncio.Semaphore(0)
-        self._begun.set()
         scheduler: Scheduler | None = None
+        self._task = asyncio.current_task()
         try:
+            if self._is_cancelled:
+                return
             scheduler = self._make()
             self.summary = scheduler.summary
             with self._progress.showing(scheduler.summary):
@@ -148,6 +154,7 @@ class _Runner:
                 for group in scheduler.take_ready():
                     self._items.put(group)
             self._items.put(None)
+            self._ended.set()
 
     async def _give(self, scheduler: Scheduler) -> None:
         """Pass a group on whenever the caller asks for one."""
@@ -158,16 +165,17 @@ class _Runner:
 
     def cancel(self) -> None:
         """End everything; does not wait."""
-        if self._thread is None:
-            self._is_over = True
+        if self._begun:
+            LOOP.loop.call_soon_threadsafe(self._cancel)
         else:
-            self._on_loop(lambda: self._task and self._task.cancel())
+            self._is_over = True
+
+    def _cancel(self) -> None:
+        self._is_cancelled = True
+        if self._task is not None:
+            self._task.cancel()
 
     def join(self) -> None:
-        if self._thread is not None:
-            self._thread.join()
-
-    def _on_loop(self, call: Callable[[], Any]) -> None:
-        self._begun.wait()
-        with contextlib.suppress(RuntimeError):  # the loop is closed
-            self._loop.call_soon_threadsafe(call)
+        """Wait until everything has ended."""
+        if self._begun:
+            self._ended.wait()

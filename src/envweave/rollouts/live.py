@@ -120,16 +120,20 @@ class LiveEpisode:
         twin._conversations = {agent: one.copy() for agent, one in self._conversations.items()}
         return twin
 
-    async def fork_all(self, episodes: Sequence[Episode]) -> list[LiveEpisode | EnvWeaveError]:
+    async def fork_all(
+        self, episodes: Sequence[Episode], rules: Rules | None = None
+    ) -> list[LiveEpisode | EnvWeaveError]:
         """One fork for each episode, or why there is none. Forks make forks, so that many are made at once."""
         if not episodes:
             return []
         try:
-            twin = await self.fork(episodes[0])
+            twin = await self.fork(episodes[0], rules)
         except EnvWeaveError as error:
             return [error] * len(episodes)
         half = len(episodes) // 2
-        mine, its = await asyncio.gather(self.fork_all(episodes[1 : half + 1]), twin.fork_all(episodes[half + 1 :]))
+        mine, its = await asyncio.gather(
+            self.fork_all(episodes[1 : half + 1], rules), twin.fork_all(episodes[half + 1 :], rules)
+        )
         return [twin, *mine, *its]
 
     async def play(self, until: int | None = None) -> bool:

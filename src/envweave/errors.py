@@ -30,6 +30,7 @@ EnvWeaveError
 │       ├── RateLimitError     too many requests or tokens
 │       ├── ModelTimeoutError  no answer within the time of the call
 │       └── IncompleteStreamError  a streamed reply ended before it was complete
+├── RolloutError               nothing but failures came of the first groups of a rollout
 ├── TransportError             the connection
 │   ├── CapacityError          the server accepts no more sessions now
 │   ├── SessionLostError       the session and its episode are lost

@@ -3,132 +3,114 @@
 from __future__ import annotations
 
 import inspect
-import sys
-import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from math import sqrt
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.progress import track
 from rich.table import Table
 from rich.text import Text
 
 from envweave.cli.options import Arguments, AsJSON, EnvName, keyword_arguments, out, own_output, print_json
 from envweave.core.lookup import load
-from envweave.core.rollout import Policy, Rollout, random_policy, rollout
-from envweave.errors import EnvError, InvalidActionError, UsageError, describe
-from envweave.registry.make import make
-from envweave.requests import NeedAction
+from envweave.errors import UsageError
+from envweave.lm import LanguageModel
+from envweave.registry.rollouts import rollout
+from envweave.requests import DEFAULT_AGENT
+from envweave.rollouts import Episode, RandomPolicy, Summary
 
-FAILURES = ("infra_error", "policy_error")
-"""How an episode ends if the environment or the policy fails."""
-
-
-class PolicyError(Exception):
-    """The policy raised; the text says what."""
+POLICIES = "use `random`, openai:<model>, module:function or ./file.py:function"
+SIGNATURES = "it is called with (observation), with (observation, request), or, if it is async, with (conversation)"
 
 
 def run(
     id: EnvName,
     policy: Annotated[
         str,
-        typer.Option(help="`random`, or module:function or ./file.py:function, called with (observation, request)."),
+        typer.Option(
+            help="`random`; openai:<model>, at LLM_BASE_URL or OPENAI_BASE_URL; module:function or ./file.py:function, "
+            "called with (observation, request), or with (conversation) if it is `async def`."
+        ),
     ] = "random",
     episodes: Annotated[int, typer.Option("-n", "--episodes", min=1)] = 10,
     seed: Annotated[int, typer.Option(help="Episode i is reset with this seed plus i.")] = 0,
     max_steps: Annotated[int, typer.Option(min=1, help="Stop an episode after this many steps.")] = 1000,
+    at_once: Annotated[int, typer.Option(min=1, help="Episodes that run at the same time.")] = 1,
     arg: Arguments = None,
     as_json: AsJSON = False,
 ) -> int:
     """Play episodes with a policy and print a summary; exit code 1 if one of them failed."""
-    kwargs = keyword_arguments(arg)
-    numbers = range(episodes)
-    bar = track(numbers, id, console=Console(stderr=True), disable=as_json or not sys.stderr.isatty())
-    with own_output(as_json), loaded_policy(policy, seed) as chosen:
-        started = time.perf_counter()
-        played = [_play(id, kwargs, chosen, seed + number, max_steps) for number in bar]
-        seconds = time.perf_counter() - started
-    summary = _summary(id, played, seconds)
+    options = {"at_once": at_once, "max_turns": max_steps, "seed": seed, "env_options": keyword_arguments(arg)}
+    with own_output(as_json):
+        chosen = loaded_policy(policy, seed)
+        played = rollout(
+            id, chosen, episodes, group_size=1, retries=0, max_dead_groups=None, **options,
+            progress=False if as_json else None,
+        )  # fmt: skip
+        found = [episode for group in played for episode in group]
+    summary = _summary(id, found, played.summary)
     if as_json:
         print_json(summary)
     else:
         _show(summary)
-    return int(any(episode.reason in FAILURES for episode in played))
+    return int(any(episode.failed for episode in found) or bool(played.summary.failures))
 
 
-@contextmanager
-def loaded_policy(name: str, seed: int) -> Iterator[Policy]:
-    """The policy of that name, which raises `PolicyError`. All calls of an `async def` run in one event loop."""
+def loaded_policy(name: str, seed: int) -> Any:
+    """The policy of that name. Raises `UsageError`."""
     if name == "random":
-        yield random_policy(seed)
-        return
-    function = _function(name)
-    from asyncio import Runner  # only for policies of the user
-
-    with Runner() as runner:
-
-        def policy(observation: Any, request: NeedAction) -> Any:
-            try:
-                action = function(observation, request)
-                return runner.run(_awaited(action)) if inspect.isawaitable(action) else action
-            except Exception as error:
-                raise PolicyError(f"policy {name!r} raised {describe(error)}") from error
-
-        yield policy
+        return RandomPolicy(seed)
+    kind, _, rest = name.partition(":")
+    if kind == "openai":
+        model = LanguageModel.from_environment(rest or None)
+        if model is None:
+            raise UsageError(f"no endpoint for the policy {name!r}", "set LLM_BASE_URL, OPENAI_BASE_URL or HF_TOKEN")
+        return model
+    return _function(name)
 
 
-def _function(name: str) -> Callable[[Any, NeedAction], Any]:
+def _function(name: str) -> Callable[..., Any]:
     if ":" not in name:
-        raise UsageError(f"no policy named {name!r}", "use `random`, module:function or ./file.py:function")
-    found: Callable[[Any, NeedAction], Any] = load(name)
+        raise UsageError(f"no policy named {name!r}", POLICIES)
+    found: Callable[..., Any] = load(name)
     if not callable(found) or isinstance(found, type):
-        raise UsageError(f"policy {name!r} is not a function", "it is called with (observation, request)")
+        raise UsageError(f"policy {name!r} is not a function", SIGNATURES)
     try:
-        inspect.signature(found).bind(None, None)
-    except TypeError as error:
-        raise UsageError(f"policy {name!r}: {error}", "it is called with (observation, request)") from None
+        signature = inspect.signature(found)
     except ValueError:  # a signature that cannot be read
-        pass
+        return found
+    try:
+        signature.bind(None, None)
+    except TypeError as error:
+        try:
+            signature.bind(None)
+        except TypeError:
+            raise UsageError(f"policy {name!r}: {error}", SIGNATURES) from None
     return found
 
 
-async def _awaited(action: Awaitable[Any]) -> Any:
-    return await action
-
-
-def _play(id: str, kwargs: dict[str, Any], policy: Policy, seed: int, max_steps: int) -> Rollout:
-    """One episode in a new environment. A failure of the environment or the policy ends only this episode."""
-    played = Rollout()
-    try:
-        with make(id, **kwargs) as env:
-            played = rollout(env, policy, seed=seed, max_steps=max_steps)
-    except EnvError as error:
-        played.reason, played.error = "infra_error", error.message
-    except PolicyError as error:
-        played.reason, played.error = "policy_error", str(error)
-    except InvalidActionError as error:
-        played.reason, played.error = "policy_error", f"all actions were refused: {error.message}"
-    return played
-
-
-def _summary(id: str, played: list[Rollout], seconds: float) -> dict[str, Any]:
-    steps = sum(episode.steps for episode in played)
-    agents = sorted({agent for episode in played for agent in episode.returns})
-    errors = Counter(episode.error for episode in played if episode.error)
+def _summary(id: str, played: list[Episode], totals: Summary) -> dict[str, Any]:
+    agents = sorted({agent for episode in played for agent, value in _returns(episode).items() if value is not None})
+    errors = Counter(episode.error.message for episode in played if episode.error is not None)
     return {
         "id": id,
         "episodes": len(played),
-        "steps": steps,
-        "steps_per_second": round(steps / seconds, 1),
-        "ends": dict(Counter(episode.reason for episode in played).most_common()),
-        "returns": {agent: _spread([e.returns[agent] for e in played if agent in e.returns]) for agent in agents},
+        "steps": totals.steps,
+        "steps_per_second": round(totals.steps / totals.seconds, 1),
+        "tokens": totals.tokens,
+        "ends": dict(Counter(episode.end for episode in played).most_common()),
+        "returns": {
+            agent: _spread([value for e in played if (value := _returns(e).get(agent)) is not None]) for agent in agents
+        },
         "length": _spread([float(episode.steps) for episode in played]),
+        "failures": dict(totals.failures.most_common()),
         "errors": dict(errors.most_common(5)),
     }
+
+
+def _returns(episode: Episode) -> dict[str, float | None]:
+    return {DEFAULT_AGENT if agent is None else agent: value for agent, value in episode.returns.items()}
 
 
 def _spread(values: list[float]) -> dict[str, float]:

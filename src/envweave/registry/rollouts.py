@@ -46,6 +46,7 @@ def rollout(env: Any, policy: Any, tasks: Any = None, **options: Any) -> Rollout
         tree=None               `ew.Branch(at=(2, 4), width=(4, 2))` forks episodes under way
         retries=1               how often an episode is repeated, on a fresh environment, if the machinery failed
         min_group=0             groups with fewer scored episodes are counted and left out
+        max_dead_groups=4       stop with `RolloutError` if nothing is scored in that many groups from the beginning
         unfinished_reward=0.0   the reward of an episode that a limit ends before anything was scored
         keep_states=False       keep the state before each turn, for `ew.values`
         max_turns, max_tokens, max_episode_tokens, step_timeout, episode_timeout
@@ -54,7 +55,7 @@ def rollout(env: Any, policy: Any, tasks: Any = None, **options: Any) -> Rollout
         progress=None           show a live table on standard error; None: if that is a terminal
 
     An episode that failed has no reward and is in no mean; `episode.failures` says why. A mistake of the caller raises
-    `UsageError`; if nothing but failures comes of the first groups, `RolloutError` is raised.
+    `UsageError`.
     """
     progress = options.pop("progress", None)
     return Rollout(prepared(env, policy, tasks, **options), progress=progress)
@@ -80,6 +81,7 @@ def prepared(
     tree: Branch | None = None,
     retries: int = 1,
     min_group: int = 0,
+    max_dead_groups: int | None = 4,
     unfinished_reward: float | None = 0.0,
     keep_states: bool = False,
     max_turns: int | None = None,
@@ -111,6 +113,7 @@ def prepared(
         tree=tree,
         retries=retries,
         min_group=min_group,
+        max_dead_groups=max_dead_groups,
         unfinished_reward=unfinished_reward,
         owns_envs=not source.is_shared,
     )

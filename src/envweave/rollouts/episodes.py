@@ -14,7 +14,7 @@ from envweave.rollouts.base import ChatMessage
 if TYPE_CHECKING:
     from envweave.rollouts.live import LiveEpisode
 
-FAILED = ("infra_error", "model_error", "step_timeout", "wall_time", "closed", "cancelled")
+FAILED = ("infra_error", "policy_error", "step_timeout", "wall_time", "closed", "cancelled")
 """Ends that the machinery caused, or that nobody can be blamed for: such an episode is not scored."""
 BUDGETS = ("max_turns", "max_tokens", "context_overflow")
 """Ends that the rollout's own limits caused: scored by the rewards so far."""
@@ -25,7 +25,7 @@ class Failure:
     """Why an attempt failed."""
 
     stage: str
-    """`make`, `reset`, `fork`, `model` or `step`."""
+    """`make`, `reset`, `fork`, `policy` or `step`."""
     code: str
     """The code of the error, as in `envweave.errors`, or the name of its class."""
     message: str
@@ -110,7 +110,7 @@ class Episode:
     seed: int | None = None
     turns: list[Turn] = field(default_factory=list)
     end: str = ""
-    """An `EndReason`, or `max_turns`, `max_tokens`, `context_overflow`, `model_error`, `step_timeout`, `wall_time`,
+    """An `EndReason`, or `max_turns`, `max_tokens`, `context_overflow`, `policy_error`, `step_timeout`, `wall_time`,
     `cancelled`."""
     failures: list[Failure] = field(default_factory=list)
     """Of all attempts; the last one is why the episode failed, if it did."""

@@ -168,9 +168,10 @@ class LiveEpisode:
             try:
                 result = await self._timed(self.env.step(self._action(needs, turns)))
             except InvalidActionError as error:
-                if refusal == MAX_REFUSALS or turns[0].reply is not None:
-                    raise AttemptError("model_error", "model", error) from error
-                continue
+                if refusal < MAX_REFUSALS and turns[0].reply is None:
+                    continue
+                refused = InvalidActionError(f"all actions were refused: {error.message}", error.hint)
+                raise AttemptError("policy_error", "policy", refused) from error
             except EnvWeaveError as error:
                 self._keep(turns, time.perf_counter() - begun)
                 raise _refused_or_failed("step", error) from error
@@ -217,7 +218,7 @@ class LiveEpisode:
         except UsageError:
             raise
         except Exception as error:
-            raise AttemptError("model_error", "model", error) from error
+            raise AttemptError("policy_error", "policy", error) from error
         turn.model_seconds = time.perf_counter() - begun
         if self.log is not None and turn.reply is not None:
             self.log.model(turn.reply, turn.model_seconds, agent)

@@ -6,7 +6,6 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any, TypeAlias
@@ -20,9 +19,7 @@ from envweave.rollouts.summary import Summary
 from envweave.rollouts.trees import Branch
 
 CLOSE_TIMEOUT_S = 10.0
-DEAD_GROUPS = 4
-"""Groups in a row without one scored episode, from the beginning, that stop a rollout."""
-RETRIED = ("infra_error", "model_error", "step_timeout")
+RETRIED = ("infra_error", "policy_error", "step_timeout")
 
 OpenEnv: TypeAlias = Callable[[], Awaitable[AsyncEnvHandle[Any, Any, Any, Any]]]
 FindStarts: TypeAlias = Callable[[AsyncEnvHandle[Any, Any, Any, Any]], Awaitable[Iterator["Start"]]]
@@ -50,6 +47,8 @@ class Plan:
     retries: int = 1
     min_group: int = 0
     unfinished_reward: float | None = 0.0
+    max_dead_groups: int | None = 4
+    """Groups in a row without one scored episode, from the beginning, that stop a rollout."""
     owns_envs: bool = True
     """Whether environments are closed in the end."""
 
@@ -114,7 +113,7 @@ class Scheduler:
     async def _produce(self) -> None:
         """Start episodes in order, each when there is a free slot."""
         ahead = max(2, -(-self._plan.at_once // self._plan.group_size))
-        first = await self._open_env()
+        first = await self._open_first()
         self._idle.append(first)
         for start in await self._find_starts(first):
             while len(self._ready) >= ahead:  # the caller is slower than the episodes
@@ -128,6 +127,17 @@ class Scheduler:
                 await self._slots.acquire()
                 self.summary.running += 1
                 self._spawn(self._member(members, number))
+
+    async def _open_first(self) -> AsyncEnvHandle[Any, Any, Any, Any]:
+        """An environment to ask for its tasks. Raises what the last try raised."""
+        for attempt in range(1, self._plan.retries + 1):
+            try:
+                return await self._open_env()
+            except UsageError:
+                raise
+            except EnvWeaveError as error:
+                self.summary.count_failure(Failure.of("make", error, attempt))
+        return await self._open_env()
 
     def _spawn(self, work: Any) -> asyncio.Task[Any]:
         task: asyncio.Task[Any] = asyncio.ensure_future(work)
@@ -164,7 +174,7 @@ class Scheduler:
         group.same_start = all(seen == members.first_observations[0] for seen in members.first_observations)
         self.summary.add(group)
         self._dead = 0 if group.scored else self._dead + 1
-        if self._dead >= DEAD_GROUPS and not self.summary.scored:
+        if self._dead == self._plan.max_dead_groups and not self.summary.scored:
             failure = group.episodes[-1].error
             cause = f"{failure.cause}: {failure.message}" if failure else "no episode has a reward"
             raise RolloutError(f"the first {self._dead} groups have no scored episode; the last failure: {cause}")
@@ -313,7 +323,7 @@ class Scheduler:
         if not self._plan.owns_envs:
             self._idle.append(env)
             return
-        closing = asyncio.ensure_future(_closed(env))
+        closing = asyncio.ensure_future(self._close_env(env))
         self._closings.add(closing)
         closing.add_done_callback(self._closings.discard)
 
@@ -327,11 +337,12 @@ class Scheduler:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         idle = self._idle if self._plan.owns_envs else []
-        await asyncio.gather(*map(_closed, idle), *self._closings)
+        await asyncio.gather(*map(self._close_env, idle), *self._closings)
         self._idle.clear()
         self.summary.stop()
 
-
-async def _closed(env: AsyncEnvHandle[Any, Any, Any, Any]) -> None:
-    with suppress(EnvWeaveError, TimeoutError):
-        await asyncio.wait_for(env.close(), CLOSE_TIMEOUT_S)
+    async def _close_env(self, env: AsyncEnvHandle[Any, Any, Any, Any]) -> None:
+        try:
+            await asyncio.wait_for(env.close(), CLOSE_TIMEOUT_S)
+        except (EnvWeaveError, TimeoutError) as error:
+            self.summary.count_failure(Failure.of("close", error, 1))

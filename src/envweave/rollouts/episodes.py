@@ -99,7 +99,7 @@ class Sample:
         return list((reply.prompt_token_ids or ())[: len(self.tokens)]) == self.tokens
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, weakref_slot=True)
 class Episode:
     """One attempt at one task."""
 

@@ -149,6 +149,8 @@ class Scheduler:
         self._tasks.discard(task)
         if not task.cancelled() and task.exception() is not None and self._error is None:
             self._error = task.exception()
+            for other in self._tasks:
+                other.cancel()
         self._changed.set()
 
     async def _member(self, members: _Members, number: int) -> None:

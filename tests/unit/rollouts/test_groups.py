@@ -93,7 +93,9 @@ def test_a_prompt_that_is_shorter_than_what_was_drawn_starts_a_new_sequence():
 def test_replies_without_tokens_give_no_samples_and_without_logprobs_nan():
     message = Message("assistant", "x")
     assert episode(1.0, turns=[Turn(None, 0, reply=Reply(message))]).samples() == []
-    (sample,) = episode(1.0, turns=[Turn(None, 0, reply=Reply(message, prompt_token_ids=(1,), token_ids=(2,)))]).samples()
+    (sample,) = episode(
+        1.0, turns=[Turn(None, 0, reply=Reply(message, prompt_token_ids=(1,), token_ids=(2,)))]
+    ).samples()
     assert sample.tokens == [1, 2]
     assert math.isnan(sample.logprobs[1])
 

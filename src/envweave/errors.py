@@ -36,8 +36,9 @@ EnvWeaveError
 │   ├── SessionLostError       the session and its episode are lost
 │   ├── UnauthorizedError      the token is missing or wrong
 │   └── ProtocolError          a message that cannot be understood
-└── ProviderError              the machine, container or cluster
-    └── ProviderUnreachableError  the daemon or the API server does not answer
+├── ProviderError              the machine, container or cluster
+│   └── ProviderUnreachableError  the daemon or the API server does not answer
+└── RecordError                the folder of a record cannot be written, or its contents cannot be read
 """
 
 from __future__ import annotations
@@ -311,6 +312,12 @@ class ProviderUnreachableError(ProviderError):
     """The daemon or the API server does not answer. What it started may still run."""
 
     code = "provider.unreachable"
+
+
+class RecordError(EnvWeaveError):
+    """A record cannot be written or read. `result` is the result of the step that was not recorded, if there is one."""
+
+    code = "record"
 
 
 def is_unreachable(error: EnvWeaveError) -> bool:

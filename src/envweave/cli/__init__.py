@@ -16,7 +16,10 @@ import typer
 from envweave.core.lookup import load
 from envweave.errors import EnvWeaveError, ProviderError, UsageError
 
-VERBS = ("list", "info", "run", "check", "serve", "init", "build", "ps", "gc", "doctor")
+VERBS = (
+    *("list", "info", "run", "check", "serve", "init", "build", "ps", "gc", "doctor"),
+    *("replay", "rescore", "export"),
+)
 """Each is a function in a module of its own name."""
 
 CallError: Any = typer.BadParameter.__mro__[1]

@@ -22,6 +22,10 @@ Arguments = Annotated[
     list[str] | None,
     typer.Option("--arg", "-a", metavar="KEY=VALUE", help="An argument of the environment; may be repeated."),
 ]
+Record = Annotated[
+    str | None, typer.Option("--record", metavar="FOLDER", help="Write all episodes to the record in this folder.")
+]
+RunFolder = Annotated[str, typer.Argument(metavar="RUN", help="The folder of a record.")]
 
 out = Console()
 

@@ -12,7 +12,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from envweave.cli.options import Arguments, AsJSON, EnvName, keyword_arguments, out, own_output, print_json
+from envweave.cli.options import Arguments, AsJSON, EnvName, Record, keyword_arguments, out, own_output, print_json
 from envweave.core.lookup import load
 from envweave.errors import UsageError
 from envweave.lm import LanguageModel
@@ -37,17 +37,21 @@ def run(
     seed: Annotated[int, typer.Option(help="Episode i is reset with this seed plus i.")] = 0,
     max_steps: Annotated[int, typer.Option(min=1, help="Stop an episode after this many steps.")] = 1000,
     at_once: Annotated[int, typer.Option(min=1, help="Episodes that run at the same time.")] = 1,
+    record: Record = None,
     arg: Arguments = None,
     as_json: AsJSON = False,
 ) -> int:
     """Play episodes with a policy and print a summary; exit code 1 if one of them failed."""
-    options = {"at_once": at_once, "max_turns": max_steps, "seed": seed, "env_options": keyword_arguments(arg)}
+    options: dict[str, Any] = {"at_once": at_once, "max_turns": max_steps, "seed": seed, "record": record}
+    options |= {"group_size": 1, "retries": 0, "max_dead_groups": None}
     with own_output(as_json):
         chosen = loaded_policy(policy, seed)
         played = rollout(
-            id, chosen, episodes, group_size=1, retries=0, max_dead_groups=None, **options,
+            *(id, chosen, episodes),
+            **options,
+            env_options=keyword_arguments(arg),
             progress=False if as_json else None,
-        )  # fmt: skip
+        )
         found = [episode for group in played for episode in group]
     summary = _summary(id, found, played.summary)
     if as_json:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from envweave.cli.options import Arguments, EnvName, keyword_arguments
+from envweave.cli.options import Arguments, EnvName, Record, keyword_arguments
 from envweave.core.lookup import load
 from envweave.registry.make import spec_with
 
@@ -91,6 +91,7 @@ def serve(
     debug: Debug = False,
     log: LogOption = LogForm.text,
     log_level: LogLevelOption = LogLevel.info,
+    record: Record = None,
     arg: Arguments = None,
 ) -> None:
     """Serve an environment over WebSocket and HTTP until Ctrl-C."""
@@ -111,6 +112,7 @@ def serve(
         allow_arguments=allow_arguments,
         allow_branching=allow_branching,
         debug=debug,
+        record=record,
     )
     _prepare_process(host, token)
 

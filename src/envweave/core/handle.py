@@ -12,6 +12,7 @@ from envweave.core.backend import Backend
 from envweave.core.lookup import load
 from envweave.core.middleware import Middleware, MiddlewareBackend
 from envweave.core.task import ListedTask
+from envweave.core.wrapped import WrappedBackend
 from envweave.errors import UnavailableError
 from envweave.requests import Request
 from envweave.results import FlagT, ResetResult, RewardT, StepResult
@@ -188,6 +189,8 @@ class EnvHandle(EnvProperties, Generic[ActT, ObsT, RewardT, FlagT]):
 
     async def _connect_async(self) -> Self:
         """Connect, for a handle on a server."""
+        if isinstance(self._backend, WrappedBackend):
+            await self._backend.connect_async()
         return self
 
     async def _close_async(self) -> tuple[Request, ...]:
@@ -216,6 +219,12 @@ class EnvHandle(EnvProperties, Generic[ActT, ObsT, RewardT, FlagT]):
         return AsyncEnvHandle(self)
 
     def __enter__(self) -> Self:
+        if isinstance(self._backend, WrappedBackend):
+            try:
+                self._backend.connect()
+            except BaseException:
+                self.close()
+                raise
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:

@@ -20,13 +20,13 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from envweave.core.backend import Backend, EpisodeView
+from envweave.core.backend import Backend
 from envweave.core.flow import run, run_async
+from envweave.core.wrapped import WrappedBackend
 from envweave.errors import UsageError
 
 if TYPE_CHECKING:
     from envweave.core.handle import EnvHandle
-    from envweave.core.selection import TaskList
 
 Call: TypeAlias = tuple[str, Any]
 """The kind and the data of a call."""
@@ -35,32 +35,12 @@ Middleware: TypeAlias = Callable[[str, Any], Generator[Call, Any, Any]]
 """A generator function of a kind and its data."""
 
 
-class MiddlewareBackend(Backend):
+class MiddlewareBackend(WrappedBackend):
     """The backend of another handle, whose calls pass through middleware, the first of it outermost."""
 
     def __init__(self, handle: EnvHandle[Any, Any, Any, Any], middleware: tuple[Middleware, ...]) -> None:
-        self._handle = handle
+        super().__init__(handle)
         self._middleware = middleware
-
-    @property
-    def _inner(self) -> Backend:
-        return self._handle.backend  # a client replaces it when it connects
-
-    @property
-    def id(self) -> str:  # type: ignore[override]
-        return self._inner.id
-
-    @property
-    def env(self) -> Any:
-        return self._inner.env
-
-    @property
-    def episode(self) -> EpisodeView:
-        return self._inner.episode
-
-    @property
-    def multi_agent(self) -> bool:
-        return self._inner.multi_agent
 
     def call(self, kind: str, data: Any = None) -> Any:
         return self._wrapped(run(self._through(0, kind, data), self._perform))
@@ -69,10 +49,10 @@ class MiddlewareBackend(Backend):
         return self._wrapped(await run_async(self._through(0, kind, data), self._perform_async))
 
     def _perform(self, call: Call) -> Any:
-        return self._handle.close() if call[0] == "close" else self._inner.call(*call)
+        return self.perform(*call)
 
     async def _perform_async(self, call: Call) -> Any:
-        return await (self._handle._close_async() if call[0] == "close" else self._inner.acall(*call))
+        return await self.perform_async(*call)
 
     def _through(self, level: int, kind: str, data: Any) -> Generator[Call, Any, Any]:
         """The calls that the middleware from `level` on makes for one call."""
@@ -96,34 +76,7 @@ class MiddlewareBackend(Backend):
 
     def _wrapped(self, reply: Any) -> Any:
         """A fork passes through the same middleware; nothing else is a backend."""
-        return MiddlewareBackend(self._handle._twin(reply), self._middleware) if isinstance(reply, Backend) else reply
-
-    def admit(self, action: Any) -> Any:
-        return self._inner.admit(action)
-
-    def check_reset(self, arguments: dict[str, Any]) -> None:
-        self._inner.check_reset(arguments)
-
-    def check_response(self, request_id: str) -> None:
-        self._inner.check_response(request_id)
-
-    def action_schema(self, agent_id: str | None = None) -> dict[str, Any] | None:
-        return self._handle.action_schema(agent_id)
-
-    def observation_schema(self) -> dict[str, Any] | None:
-        return self._inner.observation_schema()
-
-    @property
-    def tasks(self) -> TaskList | None:
-        return self._handle.tasks
-
-    @property
-    def transform(self) -> Callable[[Any], Any] | None:
-        return self._inner.transform
-
-    @transform.setter
-    def transform(self, transform: Callable[[Any], Any] | None) -> None:
-        self._inner.transform = transform
+        return MiddlewareBackend(self.twin(reply), self._middleware) if isinstance(reply, Backend) else reply
 
 
 def _checked(call: Any, middleware: Middleware) -> Call:

@@ -26,9 +26,13 @@ from envweave.registry.resolvers.local import LOCAL
 if TYPE_CHECKING:
     from envweave.client.env_client import EnvClient
     from envweave.providers.base import Provider
+    from envweave.record import Recorder
 
 EnvSource: TypeAlias = str | PathLike[str] | EnvSpec | Callable[..., Any]
 """What names an environment: an ID, the path of a file, a spec, a class, or a function that makes one."""
+
+RecordTarget: TypeAlias = "str | PathLike[str] | Recorder"
+"""Where episodes are recorded: the folder of a run, or a recorder that the caller closes."""
 
 TYPES = ("action_type", "observation_type", "state_type")
 CLIENT_OPTIONS = (
@@ -142,6 +146,7 @@ def make(
     instance_id: str | None = ...,
     docker_image: str | None = ...,
     provider_options: Mapping[str, Any] | None = ...,
+    record: RecordTarget | None = ...,
     **kwargs: Any,
 ) -> EnvHandle[Any, Any, Any, Any]: ...
 
@@ -158,6 +163,7 @@ def make(
     instance_id: str | None = ...,
     docker_image: str | None = ...,
     provider_options: Mapping[str, Any] | None = ...,
+    record: RecordTarget | None = ...,
     **kwargs: Any,
 ) -> EnvHandle[ActT, ObsT]: ...
 
@@ -174,6 +180,7 @@ def make(
     instance_id: str | None = ...,
     docker_image: str | None = ...,
     provider_options: Mapping[str, Any] | None = ...,
+    record: RecordTarget | None = ...,
     **kwargs: Any,
 ) -> EnvHandle[Any, Any, Any, Any]: ...
 
@@ -189,6 +196,8 @@ def make(id: Any, **options: Any) -> EnvHandle[Any, Any, Any, Any]:
     `docker` or `kubernetes`. `docker_image` is the image of the last two (`envweave-<id>:latest`, which
     `envweave build` makes), and `provider_options` are those of the server's provider.
 
+    `record` is the folder of a run to which each episode is written, or an `envweave.record.Recorder`.
+
     At a URL, `token`, `headers` and the timeouts of `EnvClient` are options of the connection; `action_type`,
     `observation_type` and `state_type` name the types of an environment that is not known here. Called on a running
     event loop, `make` does not block: the first call connects. `await ew.aio.make(…)` connects at once.
@@ -196,7 +205,16 @@ def make(id: Any, **options: Any) -> EnvHandle[Any, Any, Any, Any]:
     return prepare(id, **options).__enter__()  # connects, or closes what was started and raises
 
 
-def prepare(
+def prepare(id: Any, *, record: RecordTarget | None = None, **options: Any) -> EnvHandle[Any, Any, Any, Any]:
+    """`make` without the connection: a client on a server is not connected yet."""
+    if record is None:
+        return _prepare(id, **options)
+    from envweave.registry.recording import record_made  # loaded if it is asked for
+
+    return record_made(record, id, options, _prepare)
+
+
+def _prepare(
     id: Any,
     *,
     backend: str = "auto",
@@ -209,7 +227,6 @@ def prepare(
     provider_options: Mapping[str, Any] | None = None,
     **kwargs: Any,
 ) -> EnvHandle[Any, Any, Any, Any]:
-    """`make` without the connection: a client on a server is not connected yet."""
     if is_instance(id):
         options = {"docker_image": docker_image, "provider_options": provider_options, **kwargs}
         refuse_for_instance(backend, options)

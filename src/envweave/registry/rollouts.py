@@ -7,20 +7,27 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, cycle, islice, repeat
+from os import PathLike
 from random import Random
 from typing import Any, Literal
 
 from envweave.core.handle import AsyncEnvHandle, EnvHandle
 from envweave.core.selection import TaskList
+from envweave.core.spec import EnvSpec
 from envweave.core.threads import run_in_thread
 from envweave.core.threads import start as start_thread
 from envweave.errors import UnsupportedError, UsageError
 from envweave.plan import adapt
-from envweave.registry.make import prepare
+from envweave.record import Recorder
+from envweave.record.header import header_of
+from envweave.registry.make import RecordTarget, prepare, spec
+from envweave.registry.recording import made_header, open_recorder
+from envweave.rollouts.episodes import Episode
 from envweave.rollouts.iterator import AsyncRollout, Rollout
 from envweave.rollouts.limits import Limits
 from envweave.rollouts.live import Rules
 from envweave.rollouts.policies import policies_of
+from envweave.rollouts.records import EpisodeRecords, has_record, recorded_episodes
 from envweave.rollouts.scheduler import Plan, Scheduler, Start
 from envweave.rollouts.trees import Branch
 
@@ -51,6 +58,8 @@ def rollout(env: Any, policy: Any, tasks: Any = None, **options: Any) -> Rollout
         keep_states=False       keep the state before each turn, for `ew.values`
         max_turns, max_tokens, max_episode_tokens, step_timeout, episode_timeout
                                 limits; see `envweave.rollouts.Limits`
+        record="runs/x"         write all attempts to a record, see `envweave.record`; or an `envweave.record.Recorder`
+        resume=False            read what the record has already, and play the rest
         env_options={}          further options of `ew.make`: `token`, `backend`, arguments of the environment
         progress=None           show a live table on standard error; None: if that is a terminal
 
@@ -90,6 +99,8 @@ def prepared(
     step_timeout: float | None = None,
     episode_timeout: float | None = None,
     env_options: Mapping[str, Any] | None = None,
+    record: RecordTarget | None = None,
+    resume: bool = False,
 ) -> Callable[[], Scheduler]:
     """Check the options and return what makes the scheduler, on the event loop that it is to use."""
     limits = Limits(
@@ -118,7 +129,17 @@ def prepared(
         owns_envs=not source.is_shared,
     )
     order = TaskOrder(tasks, seed=seed, shuffle=shuffle, epochs=epochs)
-    return lambda: Scheduler(source, rules, order.starts, plan)
+    resumed: dict[tuple[int, int], Episode] = {}
+    if resume:
+        if tree is not None or record is None or isinstance(record, Recorder):
+            raise UsageError("resume needs record=, the folder of the run, and no tree", "record='runs/x', resume=True")
+        resumed = recorded_episodes(record) if has_record(record) else {}
+
+    def scheduler() -> Scheduler:
+        records = None if record is None else source.records(record)
+        return Scheduler(source, rules, order.starts, plan, records, resumed)
+
+    return scheduler
 
 
 class EnvFactory:
@@ -130,6 +151,17 @@ class EnvFactory:
             raise UsageError("env_options for a handle that is open already", "pass its ID instead")
         self._env = env
         self._options = {**options, "chat": True} if chat else options
+
+    def records(self, record: RecordTarget) -> EpisodeRecords:
+        """What writes the episodes. Raises `RecordError` if the folder cannot be written."""
+        recorder, owned = open_recorder(record, self._options)
+        if self.is_shared:
+            found = self._env.spec
+            header = header_of(found or self._env.id, found, {})
+        else:
+            is_named = isinstance(self._env, str | PathLike | EnvSpec | type)
+            header = made_header(self._env, spec(self._env) if is_named else None, self._options)
+        return EpisodeRecords(recorder, header, owned=owned)
 
     async def __call__(self) -> AsyncEnvHandle[Any, Any, Any, Any]:
         """Open one, in a thread. If the caller is cancelled, nothing stays open."""

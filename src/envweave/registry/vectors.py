@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from operator import index
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from envweave.chat import Chat
 from envweave.core.environment import ActT, EnvironmentBase, HasAgents, HasStep, ObsT
@@ -16,6 +16,7 @@ from envweave.registry.backends import SERVERS, ServerFactory, chosen_backend, s
 from envweave.registry.make import (
     CLIENT_OPTIONS,
     EnvSource,
+    RecordTarget,
     connection_options,
     is_instance,
     refuse_for_instance,
@@ -24,6 +25,9 @@ from envweave.registry.make import (
 from envweave.vector.base import VectorEnv
 from envweave.vector.executor import LocalExecutor
 from envweave.vector.slot import Slot
+
+if TYPE_CHECKING:
+    from envweave.record import Recorder
 
 EXECUTORS = {
     "inproc": "envweave.vector.inproc:InprocExecutor",
@@ -47,6 +51,7 @@ def make_vector(
     docker_image: str | None = ...,
     containers: int | None = ...,
     provider_options: Mapping[str, Any] | None = ...,
+    record: RecordTarget | None = ...,
     **kwargs: Any,
 ) -> VectorEnv[Any, Any, Any, Any]: ...
 
@@ -66,6 +71,7 @@ def make_vector(
     docker_image: str | None = ...,
     containers: int | None = ...,
     provider_options: Mapping[str, Any] | None = ...,
+    record: RecordTarget | None = ...,
     **kwargs: Any,
 ) -> VectorEnv[ActT, ObsT]: ...
 
@@ -85,6 +91,7 @@ def make_vector(
     docker_image: str | None = ...,
     containers: int | None = ...,
     provider_options: Mapping[str, Any] | None = ...,
+    record: RecordTarget | None = ...,
     **kwargs: Any,
 ) -> VectorEnv[Any, Any, Any, Any]: ...
 
@@ -103,6 +110,7 @@ def make_vector(
     docker_image: str | None = None,
     containers: int | None = None,
     provider_options: Mapping[str, Any] | None = None,
+    record: RecordTarget | None = None,
     **kwargs: Any,
 ) -> VectorEnv[Any, Any, Any, Any]:
     """Make `num_envs` independent environments of one ID, class or factory, or one for each element of a list.
@@ -113,7 +121,7 @@ def make_vector(
 
     `subprocess`, `docker` and `kubernetes` start servers, which end with the vector: one, and others once it takes no
     more sessions, or `containers` of them with the environments spread evenly. `chat`, `docker_image` and
-    `provider_options` are as in `make`.
+    `provider_options` are as in `make`. With `record` the episodes of all environments are written to one run.
     """
     is_list = isinstance(id, Sequence) and not isinstance(id, str | bytes)
     sources = list(id) if is_list else [id] * _count(num_envs)
@@ -132,7 +140,17 @@ def make_vector(
         limits=(deadline, max_episode_steps),
         arguments=kwargs,
     )
-    return VectorEnv(builder.slots(sources))
+    if record is None:
+        return VectorEnv(builder.slots(sources))
+    from envweave.registry.recording import open_recorder  # loaded if it is asked for
+
+    builder.recorder, owned = open_recorder(record, kwargs)
+    try:
+        return VectorEnv(builder.slots(sources), builder.recorder if owned else None)
+    except BaseException:
+        if owned:
+            builder.recorder.close()
+        raise
 
 
 class _Builder:
@@ -160,6 +178,7 @@ class _Builder:
         self._provider_options = provider_options
         self._limits = limits
         self._arguments = arguments
+        self.recorder: Recorder | None = None
 
     def slots(self, sources: list[Any]) -> list[Slot]:
         """An open slot for each source. Raises and leaves nothing open."""
@@ -224,7 +243,8 @@ class _Builder:
         if where == "inproc" and self._threads:
             raise UsageError("inproc runs in your own thread: no step_timeout, no max_workers", "use backend='thread'")
         executor: LocalExecutor = load(EXECUTORS[where])(**self._threads)
-        slots = {number: Slot(id, plan, executor, autoreset=self._autoreset) for number, (plan, id) in plans.items()}
+        recorded = {number: (self._recorded(plan), id) for number, (plan, id) in plans.items()}
+        slots = {number: Slot(id, plan, executor, autoreset=self._autoreset) for number, (plan, id) in recorded.items()}
         executor.open(list(slots.values()))
         return slots
 
@@ -244,7 +264,31 @@ class _Builder:
             max_episode_steps=found.max_episode_steps,
             arguments={**found.kwargs, **arguments},
         )
+        if self.recorder is not None:
+            from envweave.registry.recording import recording_executor
+
+            executors = {id(slot.executor): slot.executor for slot in slots}
+            header = self._header(found.id if found.source != "local" else found, found)
+            wrapped = {key: recording_executor(one, self.recorder, header) for key, one in executors.items()}
+            for slot in slots:
+                slot.executor = wrapped[id(slot.executor)]
         return dict(zip(numbers, slots, strict=True))
+
+    def _recorded(self, plan: EnvPlan) -> Any:
+        """The plan of an environment in this process, recorded if that is asked for."""
+        if self.recorder is None:
+            return plan
+        from envweave.registry.recording import RecordedPlan
+
+        return RecordedPlan(plan, self.recorder, self._header(plan.spec, plan.spec))
+
+    def _header(self, source: Any, found: EnvSpec) -> dict[str, Any]:
+        from envweave.registry.recording import made_header
+
+        deadline, max_episode_steps = self._limits
+        rules = {"autoreset": self._autoreset, "chat": self._chat, "deadline": deadline}
+        options = {**self._arguments, **rules, "max_episode_steps": max_episode_steps, "backend": self._backend}
+        return made_header(source, found, options)
 
     def _servers(self, found: EnvSpec, server: ServerFactory | None, count: int) -> dict[str, Any]:
         """What the slots connect to, and how to get more of it."""

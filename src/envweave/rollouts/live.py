@@ -17,16 +17,15 @@ from envweave.errors import (
     UnsupportedError,
     UsageError,
 )
+from envweave.record.log import EpisodeLog
 from envweave.requests import DEFAULT_AGENT, EpisodeEnd, NeedAction, ToolCall
-from envweave.results import ResetResult, StepResult
+from envweave.results import StepResult
 from envweave.rollouts.base import Conversation, Policy
 from envweave.rollouts.episodes import Episode, Turn, drawn_tokens, reward_parts
 from envweave.rollouts.limits import Limits
 from envweave.rollouts.policies import FunctionPolicy
 
 T = TypeVar("T")
-
-EpisodeLog = Any
 
 MAX_REFUSALS = 200
 """Actions that a plain function may propose for one step."""
@@ -89,17 +88,18 @@ class LiveEpisode:
             raise _refused_or_failed("reset", error) from error
         except TimeoutError as error:
             raise AttemptError("step_timeout", "reset", error) from error
-        self.begin(result, time.perf_counter() - begun)
-        return result.observation
-
-    def begin(self, result: ResetResult[Any], seconds: float = 0.0) -> None:
-        """Continue from a reset that was done already."""
-        self.episode.reset_seconds = seconds
+        self.first = result, time.perf_counter() - begun
+        self.episode.reset_seconds = self.first[1]
         task_id = result.info.get("task_id")
         self.episode.task_id = task_id if task_id is None else str(task_id)
         self._observe(result.observation)
-        if self.log is not None:
-            self.log.reset(result, seconds)
+        return result.observation
+
+    def record(self, log: EpisodeLog) -> None:
+        """Write what follows to a record, and the reset."""
+        self.log = log
+        if self.first is not None:
+            log.reset(*self.first)
 
     def branched(self, number: int) -> Episode:
         """The episode of a branch that starts here."""
@@ -116,6 +116,7 @@ class LiveEpisode:
         episode.turns, episode.steps, episode.task_id = list(own.turns), own.steps, own.task_id
         episode.totals, episode.unscored = dict(own.totals), set(own.unscored)
         twin = LiveEpisode(env, episode, rules or self._rules)
+        twin.first = self.first
         twin._observation, twin._tokens = self._observation, self._tokens
         twin._conversations = {agent: one.copy() for agent, one in self._conversations.items()}
         return twin

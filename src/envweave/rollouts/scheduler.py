@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any, TypeAlias
@@ -15,6 +15,7 @@ from envweave.errors import EnvWeaveError, RolloutError, UnsupportedError, Usage
 from envweave.rollouts.episodes import Episode, Failure
 from envweave.rollouts.groups import Group
 from envweave.rollouts.live import AttemptError, LiveEpisode, Rules
+from envweave.rollouts.records import EpisodeRecords
 from envweave.rollouts.summary import Summary
 from envweave.rollouts.trees import Branch
 
@@ -62,18 +63,29 @@ class _Members:
     left: int
     origin: asyncio.Future[LiveEpisode] | None = None
     """The prepared state that members are forks of."""
+    is_preparing: bool = False
     first_observations: list[Any] = field(default_factory=list)
 
 
 class Scheduler:
     """Iterating gives each group when it is complete. `close` ends everything; it may be called at any time."""
 
-    def __init__(self, open_env: OpenEnv, rules: Rules, find_starts: FindStarts, plan: Plan) -> None:
+    def __init__(
+        self,
+        open_env: OpenEnv,
+        rules: Rules,
+        find_starts: FindStarts,
+        plan: Plan,
+        records: EpisodeRecords | None = None,
+        resumed: Mapping[tuple[int, int], Episode] | None = None,
+    ) -> None:
         self.summary = Summary()
         self._open_env = open_env
         self._rules = rules
         self._find_starts = find_starts
         self._plan = plan
+        self._records = records
+        self._resumed = resumed or {}
         self._slots = asyncio.Semaphore(plan.at_once)
         self._idle: list[AsyncEnvHandle[Any, Any, Any, Any]] = []
         self._ready: deque[Group] = deque()
@@ -123,7 +135,16 @@ class Scheduler:
             members = _Members(start, group, self._plan.group_size)
             if self._plan.fork:
                 members.origin = asyncio.get_running_loop().create_future()
+            known = [
+                self._resumed[key] for n in range(self._plan.group_size) if (key := (start.number, n)) in self._resumed
+            ]
+            group.episodes += known
+            members.left -= len(known)
+            if not members.left:
+                await self._complete(members)
             for number in range(self._plan.group_size):
+                if (start.number, number) in self._resumed:
+                    continue
                 await self._slots.acquire()
                 self.summary.running += 1
                 self._spawn(self._member(members, number))
@@ -219,6 +240,8 @@ class Scheduler:
         try:
             async with asyncio.timeout(self._rules.limits.episode_timeout) as clock:
                 live = await self._begin(members, episode)
+                if self._records is not None:
+                    live.record(self._records.begin(episode, members.start.reset))
                 return await self._grow(live, 0)
         except AttemptError as failure:
             self._fail(episode, failure.end, failure.stage, failure.error)
@@ -229,6 +252,8 @@ class Scheduler:
         finally:
             if live is not None:
                 self._end(live)
+            elif self._records is not None and episode.end:
+                self._records.end(self._records.begin(episode, members.start.reset), episode)
         return [episode]
 
     def _fail(self, episode: Episode, end: str, stage: str, error: BaseException) -> None:
@@ -241,7 +266,8 @@ class Scheduler:
         origin = members.origin
         if origin is None:
             return await self._reset(members, episode)
-        if episode.number == 0 and episode.attempts == 1:
+        if not members.is_preparing:
+            members.is_preparing = True
             try:
                 origin.set_result(await self._reset(members, Episode(episode.group)))
             except BaseException as error:
@@ -289,6 +315,8 @@ class Scheduler:
         branches = []
         for fork in await live.fork_all([live.branched(number) for number in numbers]):
             if isinstance(fork, LiveEpisode):
+                if live.log is not None:
+                    fork.log = live.log.fork(sample=fork.episode.number)
                 branches.append(self._spawn(self._branch(fork, depth + 1)))
             else:  # a limit of forks, or one that failed: the tree continues without it
                 self.summary.refuse_fork(fork)
@@ -314,6 +342,8 @@ class Scheduler:
 
     def _end(self, live: LiveEpisode) -> None:
         """Use the environment again, unless something is wrong with it."""
+        if live.log is not None:
+            EpisodeRecords.end(live.log, live.episode)
         is_fork = self._plan.fork or live.episode.parent is not None
         if live.episode.end and not live.episode.failed and not is_fork and not self._closed:
             self._idle.append(live.env)
@@ -342,6 +372,8 @@ class Scheduler:
         await asyncio.gather(*map(self._close_env, idle), *self._closings)
         self._idle.clear()
         self.summary.stop()
+        if self._records is not None:
+            self._records.close()
 
     async def _close_env(self, env: AsyncEnvHandle[Any, Any, Any, Any]) -> None:
         try:

@@ -14,6 +14,9 @@ from typing import Any
 from envweave.core.local import AsyncLocalBackend, is_async, open_local
 from envweave.errors import EnvError, UsageError
 from envweave.plan import EnvPlan
+from envweave.record import Recorder
+from envweave.record.local import open_recorded
+from envweave.record.recording import Recording
 from envweave.server.host import Host
 from envweave.server.offer import Offer
 from envweave.server.runners import LoopRunner, ProcessRunner, Runner, ThreadRunner
@@ -21,7 +24,7 @@ from envweave.server.session import Opening
 from envweave.server.settings import Settings
 from envweave.server.shelf import SessionShelf
 from envweave.server.threads import Threads
-from envweave.server.worker import Recipe
+from envweave.server.worker import Recipe, served_header
 
 log = logging.getLogger(__name__)
 
@@ -34,6 +37,9 @@ class Builder:
         self._settings = settings
         self._loop = loop
         self._threads = threads
+        self._recorder: Recorder | None = None
+        if settings.record is not None and settings.isolation == "thread":
+            self._recorder = Recorder(settings.record, secrets=[settings.token or ""])
         if settings.isolation == "process":
             factory = offer.spec.loaded()
             preload = ["__main__", "envweave.server.worker", getattr(factory, "__module__", "envweave.server.worker")]
@@ -50,7 +56,8 @@ class Builder:
 
     async def _in_process(self, opening: Opening, shelf: SessionShelf) -> ProcessRunner:
         plan = EnvPlan(self._offer.limited(opening.limits), opening.arguments, opening.autoreset, chat=opening.chat)
-        recipe = Recipe(plan=plan, env_id=opening.env_id, debug=self._settings.debug)
+        record, token = self._settings.record, self._settings.token or ""
+        recipe = Recipe(plan=plan, env_id=opening.env_id, debug=self._settings.debug, record=record, secret=token)
         _check_travels(recipe)
         start = partial(ProcessRunner, self._threads, recipe, shelf, timeout=self._settings.step_timeout)
         return await self._threads.run(start, late=lambda runner: runner.abandon())  # type: ignore[no-any-return]
@@ -69,11 +76,20 @@ class Builder:
             if threads is not self._threads and not alone:
                 threads.end()
                 threads = self._threads
-        backend = open_local(plan, opening.env_id, env)
+        if self._recorder is None:
+            backend = open_local(plan, opening.env_id, env)
+        else:
+            recording = Recording(self._recorder, served_header(plan))
+            backend = open_recorded(plan, opening.env_id, env, recording)
         host = Host(backend, shelf, owned=self._offer.instance is None, debug=self._settings.debug)
         if isinstance(backend, AsyncLocalBackend):
             return LoopRunner(self._loop, host)
         return ThreadRunner(threads, host, alone=alone)
+
+    def close(self) -> None:
+        """The end of the server: no environment is built any more."""
+        if self._recorder is not None:
+            self._recorder.close()
 
     async def _in_time(self, plan: EnvPlan, threads: Threads) -> Any:
         timeout = self._settings.step_timeout

@@ -78,6 +78,7 @@ class Sessions:
         if self._closings:
             await asyncio.wait(self._closings, timeout=self.settings.close_timeout + 1.0)
         await self._close_instance()
+        self._builder.close()
         self.express.end()
         self.threads.end()
         self._sweeper = None

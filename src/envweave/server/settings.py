@@ -43,6 +43,8 @@ class Settings:
     """Whether a client may snapshot, restore and fork: one that may can try again until an answer is right."""
     debug: bool = False
     """Whether clients see tracebacks."""
+    record: str | None = None
+    """The folder of a run to which all episodes are written."""
 
     @classmethod
     def chosen(cls, given: Mapping[str, Any]) -> Settings:

@@ -61,6 +61,9 @@ class Recipe:
     plan: EnvPlan
     env_id: str
     debug: bool
+    record: str | None = None
+    secret: str = ""
+    """The server's token, which is not recorded."""
 
 
 def main(connection: Connection, recipe: Recipe) -> None:
@@ -90,7 +93,24 @@ def main(connection: Connection, recipe: Recipe) -> None:
 
 
 def _built(recipe: Recipe, shelf: TravellingShelf) -> Host:
-    return Host(open_local(recipe.plan, recipe.env_id), shelf, debug=recipe.debug)
+    if recipe.record is None:
+        return Host(open_local(recipe.plan, recipe.env_id), shelf, debug=recipe.debug)
+    from envweave.record import Recorder  # loaded if it is asked for
+    from envweave.record.local import open_recorded
+    from envweave.record.recording import Recording
+
+    recorder = Recorder(recipe.record, secrets=[recipe.secret])
+    recording = Recording(recorder, served_header(recipe.plan), owned=True)
+    return Host(open_recorded(recipe.plan, recipe.env_id, recipe.plan.build(), recording), shelf, debug=recipe.debug)
+
+
+def served_header(plan: EnvPlan) -> dict[str, Any]:
+    """What the record of a server says of an environment."""
+    from envweave.record.header import header_of, plain  # loaded if it is asked for
+
+    limits = {"deadline": plan.spec.deadline, "max_episode_steps": plan.spec.max_episode_steps}
+    rules = {"autoreset": plan.autoreset, "chat": plan.chat, **limits}
+    return header_of(plan.spec, plan.spec, plan.arguments, rules=plain(rules, tuple(rules)), backend="server")
 
 
 def _run(flow: Flow[Reply], host: Host) -> Reply:

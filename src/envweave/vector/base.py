@@ -30,6 +30,7 @@ from envweave.vector.executor import Executor
 from envweave.vector.slot import RECOVER, Slot, SlotFlow
 
 if TYPE_CHECKING:
+    from envweave.record import Recorder
     from envweave.vector.aio import AsyncVectorEnv
 
 Actions: TypeAlias = "Sequence[ActT | Mapping[str, Any]] | dict[int, Any]"
@@ -46,8 +47,9 @@ class VectorEnv(Generic[ActT, ObsT, RewardT, FlagT]):
     Each environment runs at most one call at a time. Call from one thread; `aio` is the same vector for `await`.
     """
 
-    def __init__(self, slots: Sequence[Slot]) -> None:
-        """The slots are open. The vector owns them."""
+    def __init__(self, slots: Sequence[Slot], recorder: Recorder | None = None) -> None:
+        """The slots are open. The vector owns them, and the recorder of their episodes."""
+        self._recorder = recorder
         self._slots = list(slots)
         self._executors: dict[Executor, list[Slot]] = {}
         for slot in self._slots:
@@ -337,6 +339,8 @@ class VectorEnv(Generic[ActT, ObsT, RewardT, FlagT]):
         stuck: set[Slot] = set()
         for executor, slots in self._executors.items():
             stuck |= executor.close(slots, limit)
+        if self._recorder is not None:
+            self._recorder.close()
         return [id for id, slot in enumerate(self._slots) if slot in stuck]
 
     def __enter__(self) -> Self:

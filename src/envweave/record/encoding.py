@@ -1,0 +1,105 @@
+"""JSON lines of whatever an environment returns. Nothing is refused: a record must not break the episode it describes.
+
+Written with msgspec where it is installed, else with `json`. Numbers that JSON does not have (NaN, infinity) become
+null, and an object without a JSON form becomes `{"not_json": "module.Class"}`.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import json
+from collections.abc import Callable, Mapping, Set
+from datetime import date, datetime
+from enum import Enum
+from math import isfinite
+from typing import Any
+
+from envweave.errors import RecordError
+
+_DEEPEST = 64
+
+
+def encode(data: Any) -> bytes:
+    """The data as one line of JSON, without the newline."""
+    try:
+        return _encode(data)
+    except Exception:  # a key that is no text, a lone surrogate, NaN, a serializer of the author's
+        return _encode(_plain(data, 0))
+
+
+def decode(line: bytes | str) -> Any:
+    """Raises `RecordError` for what is not JSON."""
+    try:
+        return _decode(line)
+    except (ValueError, RecursionError) as error:
+        raise RecordError(f"not a line of a record: {error}") from None
+
+
+def normalized(data: Any) -> Any:
+    """The data as it is after it was written and read."""
+    return decode(encode(data))
+
+
+def _converted(value: Any) -> Any:
+    """JSON data, or something nearer to it, of a value that the encoder does not know."""
+    if isinstance(value, Enum):
+        return value.value
+    for base in (str, int, float):  # their subclasses
+        if isinstance(value, base):
+            return base(value)
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, bytes | bytearray | memoryview):
+        return base64.b64encode(bytes(value)).decode()
+    if isinstance(value, tuple | Set):
+        return list(value)
+    if isinstance(value, datetime | date):
+        return value.isoformat()
+    if not isinstance(value, type):
+        if dataclasses.is_dataclass(value):
+            return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+        for method in ("model_dump", "tolist", "item"):  # pydantic; arrays and scalars of numpy and torch
+            if callable(getattr(value, method, None)):
+                return _called(value, method)
+    return {"not_json": f"{type(value).__module__}.{type(value).__qualname__}"}
+
+
+def _called(value: Any, method: str) -> Any:
+    try:
+        return getattr(value, method)()
+    except Exception:  # whatever the author's code raises
+        return {"not_json": f"{type(value).__module__}.{type(value).__qualname__}"}
+
+
+def _plain(value: Any, depth: int) -> Any:
+    """Only dicts with text keys, lists, text and finite numbers. Slow, for what the encoder refuses."""
+    if value is None or type(value) in (bool, int):
+        return value
+    if type(value) is float:
+        return value if isfinite(value) else None
+    if type(value) is str:
+        return value.encode(errors="backslashreplace").decode()  # JSON has no lone surrogates
+    if depth >= _DEEPEST:
+        return {"not_json": "nested too deeply"}
+    if type(value) is dict:
+        return {_plain(str(key), depth): _plain(inner, depth + 1) for key, inner in value.items()}
+    if type(value) is list:
+        return [_plain(inner, depth + 1) for inner in value]
+    return _plain(_converted(value), depth + 1)
+
+
+def _json_encode(data: Any) -> bytes:
+    text = json.dumps(data, default=_converted, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return text.encode()
+
+
+_encode: Callable[[Any], bytes] = _json_encode
+_decode: Callable[[Any], Any] = json.loads
+try:
+    import msgspec
+
+    _encode = msgspec.json.Encoder(enc_hook=_converted).encode
+    _decode = msgspec.json.Decoder().decode
+except ImportError:  # it comes with the extras `client` and `server`
+    pass

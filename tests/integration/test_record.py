@@ -1,0 +1,94 @@
+"""Records of environments on servers, and of processes that are killed."""
+
+import random
+import subprocess
+import sys
+
+import pytest
+
+import envweave as ew
+from envweave.record import Record, RecordedEpisode
+from envweave.testing.serving import running_server
+
+RIGHT = {"move": 1}
+
+WRITER = """
+import sys
+from envweave.record import Recorder
+from envweave.results import ResetResult, StepResult
+
+run = Recorder(sys.argv[1])
+for number in range(int(sys.argv[2])):
+    log = run.episode(env="x", seed=number)
+    log.reset(ResetResult(number))
+    for step in range(3):
+        log.step(step, StepResult("text " * 20, 1.0))
+        print(log.id, step + 1, flush=True)
+    log.end("terminated")
+    print(log.id, "end", flush=True)
+run.close()
+"""
+
+
+def test_an_environment_on_a_server_is_recorded_here(tmp_path):
+    with ew.make("lineworld", backend="subprocess", record=tmp_path) as env:
+        env.reset(seed=0)
+        while not env.step(RIGHT).done:
+            pass
+    (episode,) = Record(tmp_path)
+    assert (episode.header["seed"], episode.header["backend"]) == (0, "subprocess")
+    assert episode.end["reason"] == "terminated"
+
+
+def test_a_vector_on_a_server_is_recorded_here(tmp_path):
+    with ew.make_vector("lineworld", 2, backend="subprocess", record=tmp_path) as vector:
+        vector.reset(seed=0)
+        for _ in range(3):
+            vector.step([RIGHT, RIGHT])
+    episodes = list(Record(tmp_path))
+    assert sorted(episode.header["seed"] for episode in episodes) == [0, 1]
+    assert [step["action"] for step in episodes[0].steps] == [RIGHT] * 3
+
+
+@pytest.mark.parametrize("isolation", ["thread", "process"])
+def test_a_server_records_the_episodes_of_its_clients(tmp_path, isolation):
+    with running_server("lineworld", "--record", str(tmp_path / "run"), "--isolation", isolation) as server:
+        for seed in range(2):
+            with ew.connect(server.url) as env:
+                env.reset(seed=seed)
+                env.step(RIGHT)
+                env.step(RIGHT)
+    episodes = list(Record(tmp_path / "run"))
+    assert sorted(episode.header["seed"] for episode in episodes) == [0, 1]
+    assert [[event["kind"] for event in episode.events] for episode in episodes] == [
+        ["episode", "reset", "step", "step", "end"]
+    ] * 2
+    assert {episode.end["reason"] for episode in episodes} == {"closed"}
+
+
+def test_nothing_that_was_acknowledged_is_lost_when_writers_are_killed(tmp_path):
+    """20 writers are killed at random points of 500 episodes each."""
+    chance = random.Random(0)
+    acknowledged: dict[str, set[str]] = {}
+    for _ in range(20):
+        command = [sys.executable, "-c", WRITER, str(tmp_path), "500"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer:
+            for _ in range(chance.randrange(1, 2000)):
+                id, what = writer.stdout.readline().split()
+                acknowledged.setdefault(id, set()).add(what)
+            writer.kill()
+            for line in writer.stdout.read().splitlines(keepends=True):
+                if line.endswith("\n"):
+                    id, what = line.split()
+                    acknowledged.setdefault(id, set()).add(what)
+    record: dict[str, RecordedEpisode] = {}
+    for episode in Record(tmp_path):
+        assert episode.id not in record
+        record[episode.id] = episode
+    assert len(acknowledged) > 1000
+    for id, lines in acknowledged.items():
+        steps = {str(step["n"]) for step in record[id].steps}
+        assert lines - {"end"} <= steps
+        assert record[id].end["reason"] == "terminated" if "end" in lines else True
+    unfinished = [episode for episode in record.values() if episode.end["reason"] == "unfinished"]
+    assert 1 <= len(unfinished) <= 20

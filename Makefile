@@ -53,6 +53,7 @@ clean:  ## remove .venv, .venv-mcp and what tools leave behind
 
 .venv/.dev: pyproject.toml | .venv/bin/python
 	@echo "installing envweave and what its tests need"
+	@$(call install,$(BIN)) torch==2.13.0
 	@$(call install,$(BIN)) -e '.[dev]'
 	@touch $@ .venv/.train
 

@@ -7,6 +7,7 @@ from envweave.rollouts.iterator import AsyncRollout, Rollout
 from envweave.rollouts.limits import Limits
 from envweave.rollouts.policies import ModelPolicy, RandomPolicy, ScriptedPolicy
 from envweave.rollouts.summary import Summary
+from envweave.rollouts.tokens import TokenPolicy
 from envweave.rollouts.trees import Branch
 
 __all__ = [
@@ -24,5 +25,6 @@ __all__ = [
     "Sample",
     "ScriptedPolicy",
     "Summary",
+    "TokenPolicy",
     "Turn",
 ]

@@ -37,6 +37,8 @@ class Conversation:
     """Functions that may be called, in OpenAI's form."""
     last: Reply | None = None
     """The policy's last reply, with its tokens."""
+    last_tools: list[dict[str, Any]] = field(default_factory=list)
+    """The functions that it could call."""
     agent_id: str | None = None
     """None in an environment with one agent."""
     max_tokens: int | None = None
@@ -51,7 +53,7 @@ class Conversation:
     def say(self, reply: Reply) -> None:
         """Add the reply."""
         self.messages = [*self.messages, reply.message.to_dict()]
-        self.new, self.last = [], reply
+        self.new, self.last, self.last_tools = [], reply, self.tools
 
     def copy(self) -> Conversation:
         """An independent conversation: the lists are replaced, never changed."""

@@ -43,3 +43,24 @@ class TestCoding(Code):
 
 class TestREPL(Code):
     env = "repl"
+
+
+class OneStep(EnvironmentSuite):
+    """Environments whose episodes have one step; their tasks, not their seeds, are different."""
+
+    episodes = 3
+    max_steps = 3
+
+
+class TestCodeFix(OneStep):
+    env = "codefix"
+
+
+class TestGSM8K(OneStep):
+    env = "gsm8k"
+    kwargs = {"dataset_path": "sample"}  # noqa: RUF012
+
+
+class TestGSM8KMCQ(OneStep):
+    env = "gsm8k-mcq"
+    kwargs = {"dataset_path": "sample"}  # noqa: RUF012

@@ -15,21 +15,18 @@ Exit codes: 0 success, 1 the environment failed, 2 usage, 130 stopped by Ctrl-C 
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, TypeAlias
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 import envweave as ew
+from envweave.examples import runs
 
 try:
     import numpy as np
@@ -166,8 +163,7 @@ def record(run: Run, walk: Walk, success: bool) -> None:
     row["avg_return"] = sum(one["return"] for one in window) / len(window)
     row["success_rate"] = sum(one["success"] for one in window) / len(window)
     row |= {"baseline": run.baseline, "elapsed_s": round(time.monotonic() - run.since, 4)}
-    with (run.folder / "metrics.jsonl").open("a") as file:
-        file.write(json.dumps(row) + "\n")
+    runs.append(run.folder / "metrics.jsonl", row)
     run.rows.append(row)
 
 
@@ -185,73 +181,32 @@ def note(run: Run) -> str:
 
 
 def begin(options: argparse.Namespace) -> Run:
-    wanted = options.run_dir or Path("runs/lineworld") / datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
     logits = np.zeros((2 * (2 * options.size + 1), 2))
-    run = Run(new_folder(wanted), options, np.random.default_rng(options.seed), logits, 0.0, 0, time.monotonic(), [])
+    folder, rng = runs.new_folder(options, "lineworld"), np.random.default_rng(options.seed)
+    run = Run(folder, options, rng, logits, 0.0, 0, time.monotonic(), [])
     save(run)
     return run
 
 
-def new_folder(wanted: Path) -> Path:
-    """Make the directory; where it exists the next free name is taken, so no run is written over."""
-    folder, number = wanted, 1
-    try:
-        wanted.parent.mkdir(parents=True, exist_ok=True)
-        while True:
-            try:
-                folder.mkdir()
-                return folder
-            except FileExistsError:
-                number += 1
-                folder = Path(f"{wanted.resolve()}-{number}")
-    except OSError as error:
-        message = f"cannot make the run folder {wanted}: {error.strerror}"
-        raise ew.UsageError(message, "use --run-dir to choose another directory") from None
-
-
 def resume(options: argparse.Namespace) -> Run:
     """The run as its checkpoint left it; metrics written after the checkpoint are cut off."""
-    saved = read(options.resume / "checkpoint.json")
+    saved = runs.read(options.resume / "checkpoint.json")
     rng = np.random.default_rng()
     try:
         rng.bit_generator.state = saved["rng"]
         logits = np.array(saved["logits"], float).reshape(2 * (2 * options.size + 1), 2)
         since = time.monotonic() - saved["elapsed_s"]
-        rows = trim(options.resume / "metrics.jsonl", saved["episodes"])
+        rows = runs.trim(options.resume / "metrics.jsonl", saved["episodes"])
         return Run(options.resume, options, rng, logits, float(saved["baseline"]), saved["failed"], since, rows)
     except (KeyError, TypeError, ValueError) as error:
-        raise cannot_resume(options.resume, f"damaged, {error!r}") from None
-
-
-def trim(path: Path, episodes: int) -> list[dict[str, Any]]:
-    """Cut the metrics down to so many episodes and read them."""
-    lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
-    if len(lines) < episodes:
-        raise ValueError(f"{len(lines)} lines in {path.name} for {episodes} episodes")
-    if len(lines) > episodes:
-        os.truncate(path, sum(map(len, lines[:episodes])))
-    return [json.loads(line) for line in lines[:episodes]]
+        raise runs.cannot_resume(options.resume, f"damaged, {error!r}") from None
 
 
 def save(run: Run) -> None:
-    config = {key: value for key, value in vars(run.options).items() if key not in ("run_dir", "resume")}
-    write(run.folder / "config.json", config)
+    runs.write_config(run.folder, run.options)
     checkpoint = {"episodes": len(run.rows), "elapsed_s": time.monotonic() - run.since, "failed": run.failed}
     policy = {"baseline": run.baseline, "rng": run.rng.bit_generator.state, "logits": run.logits.tolist()}
-    write(run.folder / "checkpoint.json", checkpoint | policy)
-
-
-def read(path: Path) -> dict[str, Any]:
-    try:
-        return dict(json.loads(path.read_text()))
-    except (FileNotFoundError, NotADirectoryError):
-        raise cannot_resume(path.parent, f"it has no {path.name}") from None
-    except (TypeError, ValueError) as error:
-        raise cannot_resume(path.parent, f"{path.name} is damaged, {error}") from None
-
-
-def cannot_resume(folder: Path, reason: str) -> ew.UsageError:
-    return ew.UsageError(f"cannot resume {str(folder)!r}: {reason}", "--resume takes the directory of a run")
+    runs.write(run.folder / "checkpoint.json", checkpoint | policy)
 
 
 def summary(run: Run, status: str) -> dict[str, Any]:
@@ -268,75 +223,22 @@ def summary(run: Run, status: str) -> dict[str, Any]:
     }
 
 
-def write(path: Path, data: dict[str, Any]) -> None:
-    """Write a file whole or not at all."""
-    draft = path.with_name(f".{path.name}.tmp")
-    draft.write_text(json.dumps(data, indent=2) + "\n")
-    draft.replace(path)
-
-
-def plot(run: Run) -> None:
-    from matplotlib.figure import Figure  # slow to load; a figure without pyplot is drawn by Agg and opens no window
-
-    figure = Figure(figsize=(9, 6), layout="constrained")
-    for axes, key in zip(figure.subplots(2, 2).flat, ("success_rate", "avg_return", "baseline", "length"), strict=True):
-        axes.plot([row["episode"] for row in run.rows], [row[key] for row in run.rows])
-        axes.set(title=key.replace("_", " "), xlabel="episode")
-    figure.savefig(run.folder / "metrics.png", dpi=120)
-
-
-def curve(run: Run, console: Console) -> str:
-    """The success rate from the first episode to the last, as one line of text."""
-    levels = "▁▂▃▄▅▆▇█" if "utf" in console.encoding.lower() else "_.:-=+*#"
-    parts = np.array_split([row["success"] for row in run.rows], min(40, len(run.rows)))
-    return "".join(levels[round(float(part.mean()) * (len(levels) - 1))] for part in parts)
-
-
 # The command.
-
-
-class Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise ew.UsageError(message, "--help lists the flags")
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     """The options; of a resumed run its own, as far as they are not given anew. Raises `UsageError`."""
-    parser = Parser(description=(__doc__ or "").partition("\n")[0], allow_abbrev=False)
-    for flag, (default, low, high, meaning) in NUMBERS.items():
-        parser.add_argument(flag, type=type(high), default=default, help=f"{meaning} ({low} to {high}; {default})")
+    parser = runs.Parser(__doc__, "lineworld", NUMBERS, FIXED)
     parser.add_argument("--backend", choices=BACKENDS, default="inproc", help="where the environments run (inproc)")
     parser.add_argument(
         "--docker-image", metavar="NAME", help="with containers: their image (envweave-lineworld:latest)"
     )
-    parser.add_argument("--plot", action=argparse.BooleanOptionalAction, default=True, help="draw metrics.png")
-    parser.add_argument("--run-dir", type=Path, help="a new directory (runs/lineworld/<utc>)")
-    parser.add_argument("--resume", type=Path, metavar="DIR", help="continue the run in DIR")
-    options = parser.parse_args(argv)
-    if options.resume is not None:
-        saved = read(options.resume / "config.json")
-        parser.set_defaults(**saved)
-        options = parser.parse_args(argv)
-        for key in FIXED:
-            if getattr(options, key) != saved.get(key):
-                raise ew.UsageError(f"{key} is {saved.get(key)} in {options.resume}", "start a new run to change it")
-    check(options)
-    return options
-
-
-def check(options: argparse.Namespace) -> None:
-    for flag, (_, low, high, _) in NUMBERS.items():
-        value = getattr(options, flag[2:].replace("-", "_"))
-        if value is not None and not low <= value <= high:
-            raise ew.UsageError(f"{flag} is {value}", f"use a number from {low} to {high}")
-    if options.resume is not None and options.run_dir is not None:
-        raise ew.UsageError("--run-dir with --resume", "a resumed run stays in its directory")
+    options = parser.read(argv)
     if options.episodes == 0 and options.target_success_rate is None:
         raise ew.UsageError("--episodes 0 without a target would not end", "add --target-success-rate 0.95")
     if 0 < options.max_steps < options.size:
         raise ew.UsageError(f"no goal can be reached in {options.max_steps} steps", f"use at least {options.size}")
-    if options.plot and find_spec("matplotlib") is None:
-        raise ew.errors.UnavailableError("'matplotlib' is not installed", "pip install 'envweave[train]', or --no-plot")
+    return options
 
 
 def drive(run: Run, console: Console) -> int:
@@ -348,33 +250,30 @@ def drive(run: Run, console: Console) -> int:
             train(run, progress)
     except KeyboardInterrupt:
         code = 130
-        trim(run.folder / "metrics.jsonl", len(run.rows))
+        runs.trim(run.folder / "metrics.jsonl", len(run.rows))
     save(run)
     status = "interrupted" if code else "finished"
-    write(run.folder / "summary.json", summary(run, status))
+    runs.write(run.folder / "summary.json", summary(run, status))
     if run.rows:
         told = f"{status}: {len(run.rows)} episodes in {run.rows[-1]['elapsed_s']:.1f} s  {note(run)}"
         told += "" if run.options.target_success_rate is None or reached(run) else "  target not reached"
-        console.print(told, f"learning curve: {curve(run, console)}", sep="\n", highlight=False)
+        curve = runs.curve([row["success"] for row in run.rows], console)
+        console.print(told, f"learning curve: {curve}", sep="\n", highlight=False)
         if run.options.plot and not code:
-            plot(run)
+            keys = ("success_rate", "avg_return", "baseline", "length")
+            runs.plot(run.folder / "metrics.png", run.rows, "episode", keys)
     console.print(f"run: {run.folder}", highlight=False, markup=False, soft_wrap=True)
     return code
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Train as the flags say and return the exit code."""
-    try:
+
+    def run() -> int:
         options = parse(argv)
         return drive(begin(options) if options.resume is None else resume(options), Console())
-    except KeyboardInterrupt:
-        return 130
-    except OSError as error:
-        print(f"cannot use {error.filename}: {error.strerror}\nhint: --run-dir names another place", file=sys.stderr)
-        return 2
-    except ew.EnvWeaveError as error:
-        print(error, file=sys.stderr)
-        return 2 if isinstance(error, ew.UsageError) else 1
+
+    return runs.exit_code(run)
 
 
 if __name__ == "__main__":

@@ -18,9 +18,9 @@ from envweave.errors import EnvWeaveError, ProviderError, UsageError
 
 VERBS = (
     *("list", "info", "run", "check", "serve", "init", "build", "ps", "gc", "doctor"),
-    *("replay", "rescore", "export"),
+    *("replay", "rescore", "export", "import"),
 )
-"""Each is a function in a module of its own name."""
+"""Each is a function in a module of its own name; `import` is a keyword of Python, and its function is `import_`."""
 
 CallError: Any = typer.BadParameter.__mro__[1]
 """The exception of a wrong command line. It is click's, and some versions of typer contain their own click."""
@@ -35,7 +35,8 @@ def command(words: list[str]) -> typer.Typer:
     )
     app.callback(invoke_without_command=True)(envweave)
     for verb in words[:1] if words and words[0] in VERBS else VERBS:
-        app.command()(load(f"envweave.cli.{verb}:{verb}"))
+        name = "import_" if verb == "import" else verb
+        app.command(verb)(load(f"envweave.cli.{name}:{name}"))
     return app
 
 

@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from typing import Annotated, Any
 
 import typer
 
-from envweave.cli.options import RunFolder
+from envweave.cli.options import Format, RunFolder
 from envweave.core.lookup import load
 from envweave.record import Record
-
-
-class Format(StrEnum):
-    """A format of another tool."""
-
-    atif = "atif"
-    messages = "messages"
-    parquet = "parquet"
-    minari = "minari"
 
 
 def export(

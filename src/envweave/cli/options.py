@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, redirect_stdout
+from enum import StrEnum
 from typing import Annotated, Any
 
 import typer
@@ -26,6 +27,16 @@ Record = Annotated[
     str | None, typer.Option("--record", metavar="FOLDER", help="Write all episodes to the record in this folder.")
 ]
 RunFolder = Annotated[str, typer.Argument(metavar="RUN", help="The folder of a record.")]
+
+
+class Format(StrEnum):
+    """A format of another tool."""
+
+    atif = "atif"
+    messages = "messages"
+    parquet = "parquet"
+    minari = "minari"
+
 
 out = Console()
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import dataclasses
 import json
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from datetime import date, datetime
 from enum import Enum
 from math import isfinite
@@ -25,7 +25,7 @@ def encode(data: Any) -> bytes:
     try:
         return _encode(data)
     except Exception:  # a key that is no text, a lone surrogate, NaN, a serializer of the author's
-        return _encode(_plain(data, 0))
+        return _encode(_plain(data, []))
 
 
 def decode(line: bytes | str) -> Any:
@@ -36,13 +36,15 @@ def decode(line: bytes | str) -> Any:
         raise RecordError(f"not a line of a record: {error}") from None
 
 
-def normalized(data: Any) -> Any:
-    """The data as it is after it was written and read."""
-    return decode(encode(data))
-
-
 def _converted(value: Any) -> Any:
     """JSON data, or something nearer to it, of a value that the encoder does not know."""
+    try:
+        return _form(value)
+    except Exception:  # whatever the author's code raises
+        return _unknown(value)
+
+
+def _form(value: Any) -> Any:
     if isinstance(value, Enum):
         return value.value
     for base in (str, int, float):  # their subclasses
@@ -52,7 +54,7 @@ def _converted(value: Any) -> Any:
         return dict(value)
     if isinstance(value, bytes | bytearray | memoryview):
         return base64.b64encode(bytes(value)).decode()
-    if isinstance(value, tuple | Set):
+    if isinstance(value, Sequence | Set):
         return list(value)
     if isinstance(value, datetime | date):
         return value.isoformat()
@@ -61,32 +63,46 @@ def _converted(value: Any) -> Any:
             return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
         for method in ("model_dump", "tolist", "item"):  # pydantic; arrays and scalars of numpy and torch
             if callable(getattr(value, method, None)):
-                return _called(value, method)
-    return {"not_json": f"{type(value).__module__}.{type(value).__qualname__}"}
+                return getattr(value, method)()
+    return _unknown(value)
 
 
-def _called(value: Any, method: str) -> Any:
-    try:
-        return getattr(value, method)()
-    except Exception:  # whatever the author's code raises
-        return {"not_json": f"{type(value).__module__}.{type(value).__qualname__}"}
+def _unknown(value: Any) -> dict[str, str]:
+    return {"not_json": _class_of(value)}
 
 
-def _plain(value: Any, depth: int) -> Any:
-    """Only dicts with text keys, lists, text and finite numbers. Slow, for what the encoder refuses."""
+def _class_of(value: Any) -> str:
+    return f"{type(value).__module__}.{type(value).__qualname__}"
+
+
+def _plain(value: Any, above: list[Any]) -> Any:
+    """Only dicts with text keys, lists, text and finite numbers. Slow, for what the encoder refuses.
+
+    `above` are the values that this one is in.
+    """
     if value is None or type(value) in (bool, int):
         return value
     if type(value) is float:
         return value if isfinite(value) else None
     if type(value) is str:
         return value.encode(errors="backslashreplace").decode()  # JSON has no lone surrogates
-    if depth >= _DEEPEST:
+    if any(value is one for one in above):
+        return {"not_json": "contains itself"}
+    if len(above) >= _DEEPEST:
         return {"not_json": "nested too deeply"}
+    within = [*above, value]
     if type(value) is dict:
-        return {_plain(str(key), depth): _plain(inner, depth + 1) for key, inner in value.items()}
+        return {_key(key): _plain(inner, within) for key, inner in value.items()}
     if type(value) is list:
-        return [_plain(inner, depth + 1) for inner in value]
-    return _plain(_converted(value), depth + 1)
+        return [_plain(inner, within) for inner in value]
+    return _plain(_converted(value), within)
+
+
+def _key(key: Any) -> str:
+    try:
+        return str(_plain(str(key), []))
+    except Exception:  # whatever the author's code raises
+        return _class_of(key)
 
 
 def _json_encode(data: Any) -> bytes:

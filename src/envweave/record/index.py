@@ -1,17 +1,17 @@
 """The index of a segment: one row of 64 bytes for each episode, so that tools read a run without reading its episodes.
 
-    offset u64, length u32     where the episode is in the segment
+    offset u64, length u64     where the episode is in the segment
     steps u32                  number of steps
     started f64, wall f32      seconds since 1970, seconds
     return f32                 of the only agent, or the mean over agents
     scored u8                  whether the return is known
     reason u8                  a place in REASONS
     flags u16                  for detectors; 0
-    task u32, group u32        places in strings-<writer>.json; the largest number is "none"
+    task u32, group u32        lines of strings-<writer>.jsonl, from 0; the largest number is "none"
     env u16, policy u16        likewise
     attempt u8, agents u8
     parent u32                 likewise: the episode that this one was forked from
-    key u64                    the first digits of the SHA-256 of the episode ID
+    key u32                    the first digits of the SHA-256 of the episode ID
     check u16                  of the 62 bytes before it
 
 All numbers are little-endian. The index holds nothing that the segment does not: it is rebuilt if it is damaged.
@@ -24,7 +24,8 @@ import json
 import os
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -38,7 +39,7 @@ OTHER = 255
 NONE_32 = 0xFFFFFFFF
 NONE_16 = 0xFFFF
 
-_ROW = struct.Struct("<QIIdffBBHIIHHBBIQ")
+_ROW = struct.Struct("<QQIdffBBHIIHHBBII")
 ROW_BYTES = _ROW.size + 2
 assert ROW_BYTES == 64
 
@@ -65,6 +66,15 @@ class IndexRow(NamedTuple):
     parent: int = NONE_32
     key: int = 0
 
+    @property
+    def strings(self) -> dict[str, int]:
+        """The fields that are places of texts, without those that are "none"."""
+        found = {name: getattr(self, name) for name in ("task", "group", "parent")}
+        short = {name: getattr(self, name) for name in ("env", "policy")}
+        return {name: n for name, n in found.items() if n != NONE_32} | {
+            name: n for name, n in short.items() if n != NONE_16
+        }
+
     def pack(self) -> bytes:
         row = _ROW.pack(*self)
         return row + (zlib.crc32(row) & 0xFFFF).to_bytes(2, "little")
@@ -83,7 +93,7 @@ def read_rows(data: bytes) -> Iterator[IndexRow]:
 
 
 def key_of(episode: str) -> int:
-    return int.from_bytes(hashlib.sha256(episode.encode()).digest()[:8], "little")
+    return int.from_bytes(hashlib.sha256(episode.encode()).digest()[:4], "little")
 
 
 def row_of(header: dict[str, Any], end: dict[str, Any], strings: Strings, offset: int, length: int) -> IndexRow:
@@ -130,7 +140,7 @@ def _count(value: Any, most: int) -> int:
 
 
 class Strings:
-    """What index rows name by number: a JSON list, to whose end texts are added without writing it anew.
+    """What index rows name by number: the lines of a file, each a text in JSON, to which new ones are added.
 
     Without a path they are kept in memory.
     """
@@ -145,35 +155,27 @@ class Strings:
         if value is None:
             return none
         text = value if isinstance(value, str) else json.dumps(value)
-        known = self._numbers.get(text)
-        if known is None:
-            known = self._add(text)
+        if text not in self._numbers:
+            self._add(text)
+        known = self._numbers[text]
         return known if known < none else none
 
-    def _add(self, text: str) -> int:
+    def _add(self, text: str) -> None:
         if self._path is not None and self._fd < 0:
-            self._open(self._path)
-            if text in self._numbers:
-                return self._numbers[text]
-        number = self._numbers[text] = len(self._numbers)
-        if self._path is None:
-            return number
-        data = ("[" if number == 0 else ",\n") + json.dumps(text) + "]"
-        size = os.fstat(self._fd).st_size
-        os.pwrite(self._fd, data.encode(), max(0, size - 1))
-        return number
+            self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+        if self._fd >= 0:
+            append(self._fd, json.dumps(text).encode() + b"\n")
+        self._numbers[text] = len(self._numbers)
 
     @property
     def texts(self) -> list[str]:
         return list(self._numbers)
 
-    def _open(self, path: Path) -> None:
-        texts = read_strings(path)
-        self._fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    def load(self, texts: Sequence[str]) -> None:
+        """Begin with these texts, which are in the file, or with none if it is to be written anew."""
         self._numbers = {text: number for number, text in enumerate(texts)}
-        os.ftruncate(self._fd, 0)
-        if texts:
-            os.pwrite(self._fd, json.dumps(texts).encode(), 0)
+        if self._path is not None and not texts:
+            self._path.unlink(missing_ok=True)
 
     def close(self) -> None:
         if self._fd >= 0:
@@ -182,9 +184,21 @@ class Strings:
 
 
 def read_strings(path: Path) -> list[str]:
-    """The texts; none if the file is missing or damaged."""
+    """The texts; none if the file is missing or damaged, as it is after a writer was killed in the middle of a line."""
     try:
-        found = json.loads(path.read_bytes())
+        found = [json.loads(line) for line in path.read_bytes().splitlines()]
     except (OSError, ValueError):
         return []
-    return [str(text) for text in found] if isinstance(found, list) else []
+    return found if all(isinstance(text, str) for text in found) else []
+
+
+def append(fd: int, data: bytes) -> None:
+    """Add all of the data to a file, or nothing of it. Raises `OSError`."""
+    size = os.fstat(fd).st_size
+    try:
+        while data:
+            data = data[os.write(fd, data) :]
+    except OSError:
+        with suppress(OSError):  # then readers skip what is left of it
+            os.ftruncate(fd, size)
+        raise

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 from envweave.core.episode_ids import new_episode_id
 from envweave.errors import EnvWeaveError, RecordError, UsageError
 from envweave.record.blobs import LARGE, Blobs
-from envweave.record.encoding import encode
+from envweave.record.encoding import decode, encode
 from envweave.record.lines import reply_data, requests_data, reward_parts
+from envweave.record.segments import PIECE
 from envweave.record.totals import Totals
 from envweave.requests import Request
 
@@ -29,15 +30,11 @@ class Run(Protocol):
     redact: Callable[[bytes], bytes]
     blobs: Blobs
 
-    @property
-    def forked(self) -> bool:
-        """Whether the log was begun in the process that this one was forked from."""
-
     def create(self, log: EpisodeLog) -> int:
         """A new file for the log; returns its descriptor. Raises `OSError`."""
 
-    def finish(self, log: EpisodeLog, lines: bytes, end: dict[str, Any]) -> None:
-        """Move the lines to a segment, and remove the file. Raises `OSError`."""
+    def finish(self, log: EpisodeLog, source: int, size: int, end: dict[str, Any]) -> None:
+        """Move the lines from the file to a segment, and remove it. Raises `OSError`."""
 
     def failure(self, error: OSError) -> RecordError: ...
 
@@ -56,10 +53,11 @@ class EpisodeLog:
         self._begun = monotonic()
         self._size = 0
         self._fd = -1
+        self._pid = os.getpid()
         self._failure: RecordError | None = None
         self._ended = False
         self._schemas: dict[str, Any] = {}
-        self._told: tuple[Any, Any] = (None, [])
+        self._last_requests: tuple[Any, Any] = (None, [])
         self._totals = Totals()
         if totals is not None:
             self._totals.steps, self._totals.returns = totals.steps, dict(totals.returns)
@@ -165,11 +163,9 @@ class EpisodeLog:
         try:
             self._detach_from_parent()
             self._check()
-            body = self._read_back()
-            line["sha256"] = hashlib.sha256(body).hexdigest()
-            last = self._write(line)
-            self._ended = True
-            self._run.finish(self, body + last, line)
+            line["sha256"] = self._digest()
+            self._write(line)
+            self._run.finish(self, self._fd, self._size, line)
         except OSError as error:
             raise self._fail(error) from None
         finally:
@@ -196,7 +192,7 @@ class EpisodeLog:
             self._fd = self._run.create(self)
         except OSError as error:
             raise self._fail(error) from None
-        self._write(self.header)
+        self.header = decode(self._write(self.header))  # without secrets, as it is in the file
 
     def _line(self, kind: str, n: int, seconds: float | None, agent: str | None) -> dict[str, Any]:
         line: dict[str, Any] = {"kind": kind, "n": n, "t": round(monotonic() - self._begun, 6)}
@@ -222,11 +218,11 @@ class EpisodeLog:
         if info:
             line["info"] = info
         if requests:
-            if requests is not self._told[0]:  # most steps have the very same requests as the one before
+            if requests is not self._last_requests[0]:  # most steps have the very same requests as the one before
                 line["requests"] = requests_data(requests, self._schemas)
-                self._told = requests, requests_data(requests, self._schemas)
+                self._last_requests = requests, requests_data(requests, self._schemas)  # the schemas are known now
             else:
-                line["requests"] = self._told[1]
+                line["requests"] = self._last_requests[1]
         self._write(line)
 
     def _write(self, line: dict[str, Any]) -> bytes:
@@ -248,8 +244,12 @@ class EpisodeLog:
         self._size += len(data)
         return data
 
-    def _read_back(self) -> bytes:
-        return os.pread(self._fd, self._size, 0)
+    def _digest(self) -> str:
+        """Of what is written."""
+        digest = hashlib.sha256()
+        for offset in range(0, self._size, PIECE):
+            digest.update(os.pread(self._fd, min(PIECE, self._size - offset), offset))
+        return digest.hexdigest()
 
     def _check(self) -> None:
         if self._ended:
@@ -268,8 +268,9 @@ class EpisodeLog:
 
     def _detach_from_parent(self) -> None:
         """In a forked process: go on as an episode of its own, because the parent goes on with this one."""
-        if self._fd >= 0 or self._ended or self._failure is not None or not self._run.forked:
+        if self._pid == os.getpid() or self._ended or self._failure is not None:
             return
+        self._pid = os.getpid()
         self.header["parent"] = {"episode": self.id, "n": self._written_steps}
         self.header["episode"] = new_episode_id()
         del self.header["started"]

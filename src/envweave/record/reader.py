@@ -11,8 +11,8 @@ from typing import Any, overload
 
 from envweave.errors import RecordError
 from envweave.record.blobs import Blobs
-from envweave.record.fold import fold_unfinished, whole_lines
-from envweave.record.index import IndexRow, Strings, key_of
+from envweave.record.index import IndexRow, key_of
+from envweave.record.recovery import recover_unfinished, whole_events
 from envweave.record.segments import Segment, segments
 
 
@@ -27,9 +27,9 @@ class RecordedEpisode:
     @cached_property
     def events(self) -> list[dict[str, Any]]:
         """All lines in order, as data, with large values in their places. Unknown kinds and fields are kept."""
-        _, events = whole_lines(self.lines)
+        events = whole_events(self.lines.splitlines(keepends=True))
         if not events or events[0].get("kind") != "episode":
-            raise RecordError("an episode of the record has no first line", "was the file changed?")
+            raise RecordError("an episode of the record is damaged: it has no first line", "was the file changed?")
         if b'"$blob"' in self.lines:
             events = [self._blobs.resolved(event) for event in events]
         return events
@@ -71,7 +71,7 @@ class Record(Sequence[RecordedEpisode]):
         for episode in Record("runs/x"): ...
         Record("runs/x")[3], Record("runs/x")["018f…"]
 
-    Episodes of killed processes are folded in first, where the folder can be written. `refresh` looks for episodes that
+    Episodes of killed processes are recovered first, where the folder can be written. `refresh` looks for episodes that
     were added since.
     """
 
@@ -81,15 +81,17 @@ class Record(Sequence[RecordedEpisode]):
         if not self.path.is_dir() or not ((self.path / "run.json").exists() or segments(self.path)):
             raise RecordError(f"there is no record in {str(self.path)!r}", "a record is a folder with a run.json")
         self._blobs = Blobs(self.path / "blobs")
-        fold_unfinished(self.path)
+        recover_unfinished(self.path)
         self.refresh()
 
     def refresh(self) -> None:
         """See what was written since."""
         self._rows: list[tuple[Segment, IndexRow]] = []
+        self._texts: dict[Segment, list[str]] = {}
         self._keys: dict[int, list[int]] = {}
         for segment in segments(self.path):
-            for row in segment.rows(Strings()):
+            rows, self._texts[segment] = segment.rows()
+            for row in rows:
                 self._keys.setdefault(row.key, []).append(len(self._rows))
                 self._rows.append((segment, row))
 
@@ -106,6 +108,12 @@ class Record(Sequence[RecordedEpisode]):
     def rows(self) -> list[IndexRow]:
         """The index: one row for each episode."""
         return [row for _, row in self._rows]
+
+    def names(self, index: int) -> dict[str, str]:
+        """The texts of an index row: `env`, and `task`, `group`, `policy` and `parent` where the episode has them."""
+        segment, row = self._rows[index]
+        texts = self._texts[segment]
+        return {name: texts[number] for name, number in row.strings.items() if number < len(texts)}
 
     def running(self) -> list[RecordedEpisode]:
         """Episodes that are not finished yet, as far as they are written."""
@@ -141,14 +149,21 @@ class Record(Sequence[RecordedEpisode]):
         return (self[number] for number in range(len(self)))
 
     def __contains__(self, item: object) -> bool:
-        return isinstance(item, str) and any(self[number].id == item for number in self._keys.get(key_of(item), ()))
+        return isinstance(item, str) and any(self._id(number) == item for number in self._keys.get(key_of(item), ()))
+
+    def _id(self, number: int) -> str:
+        """Empty if the episode is damaged."""
+        try:
+            return self[number].id
+        except RecordError:
+            return ""
 
     def _find(self, id: str) -> RecordedEpisode:
         for number in reversed(self._keys.get(key_of(id), [])):
-            if self[number].id == id:
+            if self._id(number) == id:
                 return self[number]
-        begin = [episode for episode in self if episode.id.startswith(id)] if id else []
+        begin = [number for number in range(len(self)) if self._id(number).startswith(id)] if id else []
         if len(begin) == 1:
-            return begin[0]
+            return self[begin[0]]
         problem = f"{len(begin)} episodes begin with" if begin else "no episode has the ID"
         raise RecordError(f"{problem} {id!r} in {str(self.path)!r}", "give the whole ID, or a number")

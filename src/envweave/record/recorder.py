@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import platform
@@ -12,6 +13,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
 from os import PathLike
@@ -21,12 +23,18 @@ from typing import Any, Self
 
 from envweave.errors import RecordError, UsageError
 from envweave.record.blobs import Blobs
-from envweave.record.encoding import decode
-from envweave.record.fold import fold_unfinished
 from envweave.record.log import EpisodeLog
+from envweave.record.recovery import recover_unfinished
 from envweave.record.redaction import Redactor
 from envweave.record.segments import SegmentWriter
 from envweave.record.writers import lock_writer, locked, new_writer, release_writer
+
+_FULL = "free some space, or record to another folder"
+_HINTS = {
+    errno.ENOSPC: _FULL,
+    errno.EDQUOT: _FULL,
+    errno.EMFILE: "each open episode has a file: raise the limit of open files with `ulimit -n`",
+}
 
 _FILE_NAME = re.compile(r"[A-Za-z0-9_-]{1,80}")
 
@@ -72,7 +80,7 @@ class Recorder:
         self._release = _release()
         try:
             self._live.mkdir(parents=True, exist_ok=True)
-            fold_unfinished(self.path)
+            recover_unfinished(self.path)
             self._start()
         except OSError as error:
             raise self.failure(error) from None
@@ -82,6 +90,8 @@ class Recorder:
         """Begin the record of an episode. The fields are those of an `episode` line; without an ID it gets one."""
         if self._closed:
             raise UsageError(f"the recorder of {self.path} is closed", "make a new one")
+        if "args" in header:
+            header["args"] = self._redactor.learned(header["args"])
         log = EpisodeLog(self, {**header, "envweave": self._release})
         self._note_env(log.header)
         return log
@@ -97,20 +107,28 @@ class Recorder:
         return log.id
 
     def close(self) -> None:
-        """End the writer. Episodes that are still open get the end `unfinished`. A second call does nothing."""
+        """End the writer. Episodes that are still open get the end `unfinished`. A second call does nothing.
+
+        Raises `RecordError` if something cannot be written, when all is closed that can be closed.
+        """
         if self._closed:
             return
         self._closed = True
         if self.forked:
             return  # nothing was written in this process
-        try:
-            for log in list(self._open):
-                log.end("unfinished")
-            self._describe(ended=_now())
-            self._segment.close()
-            release_writer(self._live, self.writer, self._lock_fd)
-        except OSError as error:
-            raise self.failure(error) from None
+        release = partial(release_writer, self._live, self.writer, self._lock_fd)
+        acts: list[Callable[[], Any]] = [partial(log.end, "unfinished") for log in self._open if not log.ended]
+        acts += [partial(self._describe, ended=_now()), self._segment.close, release]
+        failures: list[RecordError] = []
+        for act in acts:
+            try:
+                act()
+            except OSError as error:
+                failures.append(self.failure(error))
+            except RecordError as error:
+                failures.append(error)
+        if failures:
+            raise failures[0]
 
     def __enter__(self) -> Self:
         return self
@@ -139,17 +157,16 @@ class Recorder:
             self._open.add(log)
         return fd
 
-    def finish(self, log: EpisodeLog, lines: bytes, end: dict[str, Any]) -> None:
+    def finish(self, log: EpisodeLog, source: int, size: int, end: dict[str, Any]) -> None:
         with self._lock:
-            header = decode(lines[: lines.index(b"\n")])  # without the secrets that `log.header` may have
-            self._segment.append(lines, header, end)
+            self._segment.append(source, size, log.header, end)
             os.unlink(log.path)
             self._open.discard(log)
             self._episodes += 1
 
     def failure(self, error: OSError) -> RecordError:
         reason = error.strerror or str(error)
-        hint = "free some space, or record to another folder" if error.errno == 28 else "record to another folder"
+        hint = _HINTS.get(error.errno or 0, "record to another folder")
         found = RecordError(f"cannot record to {str(self.path)!r}: {reason.lower()}", hint)
         found.__cause__ = error
         return found
@@ -178,17 +195,20 @@ class Recorder:
         self._episodes = 0
 
     def _note_env(self, header: dict[str, Any]) -> None:
-        name = self._redactor.redact_text(str(header.get("env")))
+        name = str(header.get("env"))
         if name not in self._envs:
             self._envs[name] = header.get("env_digest")
-            self._describe()
+            try:
+                self._describe()
+            except OSError as error:
+                raise self.failure(error) from None
 
     def _describe(self, **more: Any) -> None:
         """Write `run.json` anew, with what this writer knows of itself."""
         own = {
             "host": socket.gethostname(),
             "pid": self._pid,
-            "command": [self._redactor.redact_text(word) for word in sys.argv],
+            "command": self._redactor.redact_command(sys.argv),
             "python": platform.python_version(),
             "envweave": self._release,
             "started": self._started,
@@ -201,8 +221,9 @@ class Recorder:
             found = _read_description(path)
             found.setdefault("v", 1)
             found.setdefault("created", self._started)
-            found["envs"] = {**found.get("envs", {}), **self._envs}
-            found["writers"] = {**found.get("writers", {}), self.writer: own}
+            for name, news in (("envs", self._envs), ("writers", {self.writer: own})):
+                known = found.get(name)
+                found[name] = {**(known if isinstance(known, dict) else {}), **news}
             new = path.with_name(f"run.{self.writer}.new")
             new.write_text(json.dumps(found, indent=2) + "\n")
             new.replace(path)

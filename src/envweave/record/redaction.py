@@ -1,7 +1,9 @@
 """Hide secrets in the lines of a record before they are written.
 
-Covered: values of variables of this process that are named like secrets, values given by the caller, and tokens and
-private keys of well-known forms. Not covered: a secret that is split, encoded or written in another way.
+Covered: values of variables of this process, of arguments of environments and of options of the command that are named
+like secrets; values given by the caller; passwords in URLs; tokens and private keys of well-known forms. Not covered: a
+secret that is split, encoded or written in another way, and one of fewer than eight characters outside of the argument
+that it was given with.
 """
 
 from __future__ import annotations
@@ -10,14 +12,21 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from envweave.errors import RecordError
+from envweave.record.encoding import decode, encode
 
 SHORTEST = 8
 """Characters. A shorter value may be part of any word."""
 
-_SECRET_NAME = re.compile(r"(API_?KEY|TOKEN|SECRET|PASSWORD|SECRET_ACCESS_KEY)$")
+_SECRET_NAME = re.compile(
+    r"(API_?KEY|ACCESS_?KEY|PRIVATE_?KEY|SECRET_?KEY|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?|AUTHORIZATION|COOKIE"
+    r"|(?<!BOS_)(?<!EOS_)(?<!PAD_)(?<!UNK_)(?<!SEP_)(?<!CLS_)(?<!END_)(?<!STOP_)(?<!MASK_)TOKEN|_SECRET)$"
+)
 
-_MARKERS = (b"sk-", b"hf_", b"gh", b"xox", b"AKIA", b"earer ", b"-----BEGIN")
+_MARKERS = (b"sk-", b"hf_", b"gh", b"xox", b"AKIA", b"earer ", b"-----BEGIN", b"://")
 """A line without any of these matches no pattern."""
 
 _PATTERNS = re.compile(
@@ -25,8 +34,11 @@ _PATTERNS = re.compile(
     rb"(?:sk-[A-Za-z0-9_-]{16,}|hf_[A-Za-z0-9]{16,}|gh[pousr]_[A-Za-z0-9]{16,}|github_pat_[A-Za-z0-9_]{16,}"
     rb"|xox[a-z]-[A-Za-z0-9-]{10,}|AKIA[0-9A-Z]{16})"
     rb"|(?<=[Bb]earer )[A-Za-z0-9._~+/-]{8,}=*"
-    rb"|-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|(?=\")|$)",
+    rb"|-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|(?=\\?\")|$)",
     re.DOTALL,
+)
+_URL = re.compile(
+    rb"(://[^\s\"/@:]*:)([^\s\"/@]+)(?=@)|([?&](?:[a-z_-]*token|api_?key|key|secret|password)=)([^&\s\"#\\]+)"
 )
 
 
@@ -35,35 +47,109 @@ class Redactor:
 
     def __init__(self, secrets: Iterable[str] = (), environ: Mapping[str, str] | None = None) -> None:
         variables = os.environ if environ is None else environ
-        named = [value for name, value in variables.items() if _SECRET_NAME.search(name.upper())]
-        values = {value for value in (*secrets, *named) if len(value) >= SHORTEST}
-        forms = {form for value in values for form in (value, json.dumps(value)[1:-1], _escaped(value))}
-        self._values = sorted((form.encode(errors="replace") for form in forms), key=len, reverse=True)
+        self._known: set[str] = set()
+        self._forms: list[bytes] = []
         self.count = 0
         """How many secrets were replaced."""
+        self._add([*secrets, *(value for name, value in variables.items() if is_secret(name))])
+
+    def learned(self, data: Any) -> Any:
+        """The data without values that are named like secrets. From now on they are hidden in all lines."""
+        if isinstance(data, Mapping):
+            return {
+                name: self._hidden(value) if is_secret(name) else self.learned(value) for name, value in data.items()
+            }
+        return [self.learned(value) for value in data] if isinstance(data, list) else data
 
     def redact(self, line: bytes) -> bytes:
         """The line of JSON without secrets. It stays JSON."""
-        for value in self._values:
+        count, found = self.count, self._replaced(line, self._forms)
+        if self.count == count:
+            return line
+        try:
+            decode(found)
+        except RecordError:  # a secret looks like a number, or was next to a quotation mark
+            self.count = count
+            return encode(self._rebuilt(decode(line)))
+        return found
+
+    def redact_command(self, words: Sequence[str]) -> list[str]:
+        """The words of a command line, of which some are options that are named like secrets."""
+        found, before = [], ""
+        for word in words:
+            name, is_pair, _ = word.partition("=")
+            if is_secret(before.lstrip("-")) and before.startswith("-"):
+                found.append(self._hidden(word))
+            elif is_pair and is_secret(name.lstrip("-")):
+                found.append(f"{name}={self._hidden(word[len(name) + 1 :])}")
+            else:
+                found.append(self._text(word))
+            before = word
+        return found
+
+    def _add(self, values: Iterable[str]) -> None:
+        news = {value for value in values if len(value) >= SHORTEST} - self._known
+        if news:
+            self._known |= news
+            forms = {form for value in self._known for form in (json.dumps(value)[1:-1], _escaped(value))}
+            self._forms = sorted((form.encode(errors="replace") for form in forms), key=len, reverse=True)
+
+    def _hidden(self, value: Any) -> Any:
+        if not isinstance(value, str):
+            return self.learned(value)
+        self._add([value])
+        self.count += 1
+        return _mark(value.encode(errors="replace")).decode()
+
+    def _replaced(self, line: bytes, secrets: Iterable[bytes]) -> bytes:
+        for value in secrets:
             if value in line:
                 self.count += line.count(value)
                 line = line.replace(value, _mark(value))
         for marker in _MARKERS:
             if marker in line:
-                return _PATTERNS.sub(self._replace, line)
+                line = _PATTERNS.sub(self._counted(lambda match: _mark(match[0])), line)
+                return _URL.sub(self._counted(_without_password), line) if b"://" in line else line
         return line
 
-    def redact_text(self, text: str) -> str:
-        return self.redact(text.encode(errors="backslashreplace")).decode(errors="replace")
+    def _counted(self, mark: Callable[[re.Match[bytes]], bytes]) -> Callable[[re.Match[bytes]], bytes]:
+        def counted(match: re.Match[bytes]) -> bytes:
+            self.count += 1
+            return mark(match)
 
-    def _replace(self, match: re.Match[bytes]) -> bytes:
-        self.count += 1
-        return _mark(match[0])
+        return counted
+
+    def _rebuilt(self, data: Any) -> Any:
+        """The same for data. A number that contains a secret becomes text."""
+        if isinstance(data, dict):
+            return {self._text(name): self._rebuilt(value) for name, value in data.items()}
+        if isinstance(data, list):
+            return [self._rebuilt(value) for value in data]
+        if isinstance(data, str):
+            return self._text(data)
+        text = json.dumps(data)
+        hidden = self._text(text)
+        return data if hidden == text else hidden
+
+    def _text(self, text: str) -> str:
+        data = text.encode(errors="backslashreplace")
+        secrets = sorted((value.encode(errors="replace") for value in self._known), key=len, reverse=True)
+        return self._replaced(data, secrets).decode(errors="replace")
+
+
+def is_secret(name: Any) -> bool:
+    """Whether a variable, an argument or an option has the name of a secret."""
+    return isinstance(name, str) and _SECRET_NAME.search(name.upper().replace("-", "_")) is not None
 
 
 def _escaped(value: str) -> str:
     """The value inside of JSON that keeps letters of all languages."""
     return json.dumps(value, ensure_ascii=False)[1:-1]
+
+
+def _without_password(match: re.Match[bytes]) -> bytes:
+    begin, secret = (match[1], match[2]) if match[1] else (match[3], match[4])
+    return begin + (secret if secret.startswith("«".encode()) else _mark(secret))
 
 
 def _mark(secret: bytes) -> bytes:

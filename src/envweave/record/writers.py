@@ -30,16 +30,22 @@ def new_writer() -> str:
 
 def lock_writer(live: Path, writer: str) -> int:
     """Take the lock of a new writer; returns the file descriptor that holds it."""
-    fd = os.open(live / f"{writer}.lock", os.O_RDWR | os.O_CREAT, 0o644)
-    if fcntl is not None:
+    while True:
+        fd = os.open(live / f"{writer}.lock", os.O_RDWR | os.O_CREAT, 0o644)
+        if fcntl is None:
+            return fd
         fcntl.flock(fd, fcntl.LOCK_EX)
-    return fd
+        if os.fstat(fd).st_nlink:
+            return fd
+        os.close(fd)  # another process took it first, found no episodes and removed it
 
 
 def release_writer(live: Path, writer: str, fd: int) -> None:
     """The end of a writer that has left nothing behind."""
-    (live / f"{writer}.lock").unlink(missing_ok=True)
-    os.close(fd)
+    try:
+        (live / f"{writer}.lock").unlink(missing_ok=True)
+    finally:
+        os.close(fd)
 
 
 @contextmanager
@@ -54,7 +60,7 @@ def dead_writers(live: Path) -> Iterator[list[str]]:
         yield list(held)
     finally:
         for writer, fd in held.items():
-            if any(live.glob(f"{writer}.*.jsonl")):  # it could not be folded in
+            if any(live.glob(f"{writer}.*.jsonl")):  # it could not be moved
                 os.close(fd)
             else:
                 release_writer(live, writer, fd)
@@ -67,7 +73,7 @@ def _taken(path: Path) -> int:
     fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if os.fstat(fd).st_nlink:  # another process may have folded it in meanwhile
+        if os.fstat(fd).st_nlink:  # another process may have removed it
             return fd
     except OSError:
         pass

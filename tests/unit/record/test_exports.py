@@ -15,8 +15,8 @@ from envweave.record import Record, Recorder
 from envweave.record.atif import export_atif, import_atif, to_atif
 from envweave.record.conversation import conversation
 from envweave.record.messages import export_messages, import_messages
-from envweave.record.minari import export_minari
-from envweave.record.parquet import export_parquet
+from envweave.record.minari import export_minari, import_minari
+from envweave.record.parquet import export_parquet, import_parquet
 from envweave.results import ResetResult, StepResult
 from support.need import need
 
@@ -140,10 +140,44 @@ def test_parquet_has_a_row_for_each_episode_and_step(record, tmp_path):
     assert [row["reason"] for row in episodes] == ["terminated", "terminated", "infra_error", "terminated"]
     assert dict(episodes[0]["returns"]) == {"agent": 0.25}
     assert (episodes[0]["task"], episodes[0]["policy"], episodes[0]["seed"]) == ("t", "m", 1)
-    assert len(steps) == 12
-    assert [row["kind"] for row in steps[:3]] == ["reset", "step", "step"]
-    assert (steps[1]["completion_ids"], steps[2]["reward"]) == ([3], 0.25)
-    assert json.loads(steps[1]["obs"])["messages"][0]["content"] == "a cat"
+    assert len(steps) == 20
+    assert [row["kind"] for row in steps[:5]] == ["reset", "model", "step", "model", "step"]
+    assert (steps[1]["completion_ids"], steps[4]["reward"]) == ([3], 0.25)
+    assert json.loads(steps[2]["obs"])["messages"][0]["content"] == "a cat"
+
+
+def test_episodes_that_are_imported_from_parquet_are_the_same(record, tmp_path):
+    pytest.importorskip("pyarrow")
+    export_parquet(record, tmp_path / "parquet")
+    with Recorder(tmp_path / "again") as run:
+        assert import_parquet(tmp_path / "parquet", run) == 4
+    again = Record(tmp_path / "again")
+    for episode in record:
+        twin = again[episode.id]
+        assert twin.header == episode.header
+        assert twin.steps == [{name: value for name, value in step.items() if name != "from"} for step in episode.steps]
+        assert conversation(twin) == conversation(episode)
+        assert (twin.returns, twin.end["reason"]) == (episode.returns, episode.end["reason"])
+    (tmp_path / "parquet" / "steps.parquet").write_text("no")
+    with Recorder(tmp_path / "again") as run, pytest.raises(RecordError, match="is not an exported record"):
+        import_parquet(tmp_path / "parquet", run)
+
+
+def test_agents_large_seeds_and_errors_go_to_parquet_and_back(tmp_path):
+    pytest.importorskip("pyarrow")
+    with Recorder(tmp_path / "run") as run:
+        log = run.episode(env="x", seed=2**100, agents=["a", "b"])
+        flags = {"a": True, "b": False, "__all__": False}
+        log.step({"a": 1, "b": 2}, StepResult({"a": 0, "b": 0}, {"a": 1.0, "b": None}, flags, flags))
+        log.end("infra_error", error="it broke")
+    export_parquet(Record(tmp_path / "run"), tmp_path / "parquet")
+    with Recorder(tmp_path / "again") as run:
+        import_parquet(tmp_path / "parquet", run)
+    (before,), (after,) = Record(tmp_path / "run"), Record(tmp_path / "again")
+    assert after.header["seed"] == 2**100
+    assert after.steps[0]["reward"] == {"a": 1.0, "b": None}
+    assert (after.returns, after.end["error"]) == ({"a": 1.0}, {"message": "it broke"})
+    assert before.id == after.id
 
 
 def test_minari_reads_the_episodes_of_array_environments(tmp_path, monkeypatch):
@@ -164,6 +198,14 @@ def test_minari_reads_the_episodes_of_array_environments(tmp_path, monkeypatch):
     assert [episode.observations.shape for episode in episodes] == [(4, 2), (4, 2)]
     assert [episode.rewards.tolist() for episode in episodes] == [[1.0, 2.0, 3.0]] * 2
     assert episodes[0].truncations.tolist() == [False, False, True]
+    with Recorder(tmp_path / "again") as run:
+        assert import_minari("walk/recorded-v0", run) == 2
+    for before, after in zip(Record(tmp_path / "run"), Record(tmp_path / "again"), strict=True):
+        for field in ("action", "obs", "reward"):
+            assert [step[field] for step in after.steps] == [step[field] for step in before.steps]
+        assert (after.events[1]["obs"], after.returns) == (before.events[1]["obs"], before.returns)
+    with Recorder(tmp_path / "again") as run, pytest.raises(RecordError, match="is not a dataset"):
+        import_minari("walk/nothing-v0", run)
 
 
 class _Walk(ew.Environment):
@@ -185,18 +227,16 @@ def test_minari_refuses_texts(record, monkeypatch):
             export_minari(record, "x/y-v0")
 
 
-def test_the_command_exports(record, tmp_path):
-    command = [
-        sys.executable,
-        "-m",
-        "envweave",
-        "export",
-        str(record.path),
-        "--to",
-        "messages",
-        str(tmp_path / "m.jsonl"),
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("3 episodes written")
-    assert len((tmp_path / "m.jsonl").read_text().splitlines()) == 3
+@pytest.mark.parametrize("form", ["messages", "atif", "parquet"])
+def test_the_commands_export_and_import(record, tmp_path, form):
+    out, again = str(tmp_path / "out"), str(tmp_path / "again")
+    count = 3 if form == "messages" else 4
+    done = envweave("export", str(record.path), "--to", form, out)
+    assert (done.returncode, done.stdout) == (0, f"{count} episodes written to {out}\n"), done.stderr
+    done = envweave("import", out, "--from", form, again)
+    assert (done.returncode, done.stdout) == (0, f"{count} episodes added to {again}\n"), done.stderr
+    assert len(Record(again)) == count
+
+
+def envweave(*words):
+    return subprocess.run([sys.executable, "-m", "envweave", *words], capture_output=True, text=True, check=False)

@@ -53,8 +53,8 @@ def test_the_index_has_a_row_for_each_episode(tmp_path):
         for number in range(3):
             play(run, steps=number, task={"id": f"t{number}"}, group="g", attempt=number)
     rows = Record(tmp_path).rows
-    (strings,) = tmp_path.glob("strings-*.json")
-    names = json.loads(strings.read_text())
+    (strings,) = tmp_path.glob("strings-*.jsonl")
+    names = [json.loads(line) for line in strings.read_text().splitlines()]
     assert [row.steps for row in rows] == [0, 1, 2]
     assert [names[row.task] for row in rows] == ["t0", "t1", "t2"]
     assert [(row.scored, row.total, row.attempt) for row in rows] == [(0, 0.0, 0), (1, 0.5, 1), (1, 1.0, 2)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
@@ -48,6 +49,12 @@ class RecordedEpisode:
         """The `end` line; None while the episode runs."""
         last = self.events[-1]
         return last if last.get("kind") == "end" else None
+
+    @property
+    def is_intact(self) -> bool:
+        """Whether the lines are those that were written: the `end` has the SHA-256 of the lines before it."""
+        before, _, _ = self.lines.removesuffix(b"\n").rpartition(b"\n")
+        return self.end is not None and self.end.get("sha256") == hashlib.sha256(before + b"\n").hexdigest()
 
     @property
     def steps(self) -> list[dict[str, Any]]:

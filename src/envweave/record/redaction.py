@@ -12,7 +12,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from envweave.errors import RecordError
@@ -26,20 +26,29 @@ _SECRET_NAME = re.compile(
     r"|(?<!BOS_)(?<!EOS_)(?<!PAD_)(?<!UNK_)(?<!SEP_)(?<!CLS_)(?<!END_)(?<!STOP_)(?<!MASK_)TOKEN|_SECRET)$"
 )
 
-_MARKERS = (b"sk-", b"hf_", b"gh", b"xox", b"AKIA", b"earer ", b"-----BEGIN", b"://")
-"""A line without any of these matches no pattern."""
 
-_PATTERNS = re.compile(
-    rb"(?:(?<![A-Za-z0-9_])|(?<=\\[nrtbf]))"  # the letter before may belong to an escape such as \n
-    rb"(?:sk-[A-Za-z0-9_-]{16,}|hf_[A-Za-z0-9]{16,}|gh[pousr]_[A-Za-z0-9]{16,}|github_pat_[A-Za-z0-9_]{16,}"
-    rb"|xox[a-z]-[A-Za-z0-9-]{10,}|AKIA[0-9A-Z]{16})"
-    rb"|(?<=[Bb]earer )[A-Za-z0-9._~+/-]{8,}=*"
-    rb"|-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|(?=\\?\")|$)",
-    re.DOTALL,
+def _token(prefix: str, rest: str) -> re.Pattern[bytes]:
+    r"""A token that begins with the prefix. The letter before it may belong to an escape such as \n."""
+    return re.compile(rf"{prefix}(?:(?<![A-Za-z0-9_]{prefix})|(?<=\\[nrtbf]{prefix}))(?:{rest})".encode())
+
+
+_PATTERNS = (
+    (b"-", b"sk-", _token("sk-", "[A-Za-z0-9_-]{16,}")),
+    (b"_", b"hf_", _token("hf_", "[A-Za-z0-9]{16,}")),
+    (b"_", b"gh", _token("gh", "(?:[pousr]_|ithub_pat_)[A-Za-z0-9_]{16,}")),
+    (b"-", b"xox", _token("xox", "[a-z]-[A-Za-z0-9-]{10,}")),
+    (b"K", b"AKIA", _token("AKIA", "[0-9A-Z]{16}")),
+    (b" ", b"earer ", re.compile(rb"(?P<kept>earer (?<=[Bb]earer ))[A-Za-z0-9._~+/-]{8,}=*")),
+    (
+        *(b"-", b"-----BEGIN"),
+        re.compile(
+            rb"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|(?=\\?\")|$)", re.DOTALL
+        ),
+    ),
+    (b"@", b"://", re.compile(rb"(?P<kept>://[^\s\"/@:]*:)[^\s\"/@\xc2]+(?=@)")),
+    (b"?", b"://", re.compile(rb"(?P<kept>[?&](?:[a-z_-]*token|api_?key|key|secret|password)=)[^&\s\"#\\\xc2]+")),
 )
-_URL = re.compile(
-    rb"(://[^\s\"/@:]*:)([^\s\"/@]+)(?=@)|([?&](?:[a-z_-]*token|api_?key|key|secret|password)=)([^&\s\"#\\]+)"
-)
+"""Secrets of well-known forms: a byte and a text that a line must have, both faster to find than the pattern."""
 
 
 class Redactor:
@@ -106,18 +115,15 @@ class Redactor:
             if value in line:
                 self.count += line.count(value)
                 line = line.replace(value, _mark(value))
-        for marker in _MARKERS:
-            if marker in line:
-                line = _PATTERNS.sub(self._counted(lambda match: _mark(match[0])), line)
-                return _URL.sub(self._counted(_without_password), line) if b"://" in line else line
+        for byte, text, pattern in _PATTERNS:
+            if byte in line and text in line:
+                line = pattern.sub(self._marked, line)
         return line
 
-    def _counted(self, mark: Callable[[re.Match[bytes]], bytes]) -> Callable[[re.Match[bytes]], bytes]:
-        def counted(match: re.Match[bytes]) -> bytes:
-            self.count += 1
-            return mark(match)
-
-        return counted
+    def _marked(self, match: re.Match[bytes]) -> bytes:
+        self.count += 1
+        kept = match.groupdict().get("kept", b"")
+        return kept + _mark(match[0][len(kept) :])
 
     def _rebuilt(self, data: Any) -> Any:
         """The same for data. A number that contains a secret becomes text."""
@@ -145,11 +151,6 @@ def is_secret(name: Any) -> bool:
 def _escaped(value: str) -> str:
     """The value inside of JSON that keeps letters of all languages."""
     return json.dumps(value, ensure_ascii=False)[1:-1]
-
-
-def _without_password(match: re.Match[bytes]) -> bytes:
-    begin, secret = (match[1], match[2]) if match[1] else (match[3], match[4])
-    return begin + (secret if secret.startswith("«".encode()) else _mark(secret))
 
 
 def _mark(secret: bytes) -> bytes:

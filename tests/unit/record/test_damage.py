@@ -207,6 +207,8 @@ def test_other_episodes_of_a_damaged_segment_are_read(tmp_path, damage, with_ind
     if not with_index:
         next(tmp_path.glob("*.idx")).unlink()
     record = Record(tmp_path)
+    if damage == "middle":
+        assert [episode.is_intact for episode in record] == [True, False, True, True]
     whole = [ids[0], ids[2], ids[3]] if damage != "no newline at the end" else ids[:3]
     assert set(whole) <= set(_readable(record))
 

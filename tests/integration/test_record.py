@@ -8,6 +8,7 @@ import pytest
 
 import envweave as ew
 from envweave.record import Record, RecordedEpisode
+from envweave.record.replay import replay
 from envweave.testing.serving import running_server
 
 RIGHT = {"move": 1}
@@ -64,6 +65,81 @@ def test_a_server_records_the_episodes_of_its_clients(tmp_path, isolation):
         ["episode", "reset", "step", "step", "end"]
     ] * 2
     assert {episode.end["reason"] for episode in episodes} == {"closed"}
+
+
+ROLLOUT = """
+import sys
+import envweave as ew
+
+def act(observation):
+    return 1
+
+class Count(ew.Environment):
+    def reset(self, *, seed=None):
+        self.left = 3
+        return seed
+    def step(self, action):
+        self.left -= 1
+        return self.left, 1.0, self.left == 0, False, {}
+
+for group in ew.rollout(Count, act, 500, group_size=2, at_once=2, record=sys.argv[1], resume=True):
+    print(group.number, sum(episode.is_recorded for episode in group), flush=True)
+"""
+
+
+def test_a_rollout_that_was_killed_goes_on_from_its_record(tmp_path):
+    command = [sys.executable, "-c", ROLLOUT, str(tmp_path)]
+    seen = set()
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as first:
+        for _ in range(37):
+            seen.add(int(first.stdout.readline().split()[0]))
+        first.kill()
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    groups = dict(map(int, line.split()) for line in done.stdout.splitlines())
+    assert sorted(groups) == list(range(500))
+    assert all(groups[number] == 2 for number in seen)
+    assert sum(groups.values()) < 900
+    ended = [episode for episode in Record(tmp_path) if episode.end["reason"] == "terminated"]
+    assert len({(episode.header["group"], episode.header["sample"]) for episode in ended}) == len(ended) == 1000
+
+
+@pytest.mark.parametrize("isolation", ["thread", "process"])
+def test_forks_and_restores_on_a_server_have_their_parents(tmp_path, isolation):
+    with (
+        running_server("lineworld", "--record", str(tmp_path), "--isolation", isolation, "--allow-branching") as server,
+        ew.connect(server.url) as env,
+    ):
+        env.reset(seed=0)
+        env.step(RIGHT)
+        snapshot = env.snapshot()
+        env.step(RIGHT)
+        env.restore(snapshot)
+        env.step(RIGHT)
+        with env.fork() as fork:
+            fork.step(RIGHT)
+    record = Record(tmp_path)
+    (first,) = [episode for episode in record if "parent" not in episode.header]
+    (restored,) = [episode for episode in record if episode.header.get("parent") == {"episode": first.id, "n": 1}]
+    (forked,) = [episode for episode in record if episode.header.get("parent") == {"episode": restored.id, "n": 2}]
+    assert [[step["n"] for step in episode.steps] for episode in (first, restored, forked)] == [[1, 2], [2], [3]]
+    with ew.make("lineworld") as here:
+        assert [replay(episode, here, record) for episode in record] == [None] * 3
+
+
+def test_the_commands_record_and_replay_at_a_url(tmp_path):
+    def envweave(*words):
+        command = [sys.executable, "-m", "envweave", *words]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    done = envweave("run", "lineworld", "--episodes", "3", "--record", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    assert len(Record(tmp_path)) == 3
+    with running_server("lineworld") as server:
+        done = envweave("replay", str(tmp_path), "--on", server.url)
+        assert (done.returncode, done.stdout.count("steps are equal")) == (0, 3), done.stderr + done.stdout
+    with running_server("lineworld?size=12") as server:
+        done = envweave("replay", str(tmp_path), "0", "--on", server.url)
+        assert (done.returncode, "reset: obs." in done.stdout) == (1, True), done.stderr + done.stdout
 
 
 def test_nothing_that_was_acknowledged_is_lost_when_writers_are_killed(tmp_path):

@@ -49,7 +49,7 @@ class RecordingBackend(WrappedBackend):
             return RecordingBackend(self.twin(reply), self.recording.forked())
         if kind in RECORDED:
             self.recording.observe(kind, data, reply, error, began, self.episode)
-        return reply
+        return self.recording.marked(reply) if kind == "snapshot" and error is None else reply
 
 
 def recorded(handle: EnvHandle[Any, Any, Any, Any], recording: Recording) -> EnvHandle[Any, Any, Any, Any]:

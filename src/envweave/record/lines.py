@@ -60,8 +60,8 @@ def reply_data(reply: Reply) -> dict[str, Any]:
     tokens = {"prompt_ids": reply.prompt_token_ids, "completion_ids": reply.token_ids, "logprobs": reply.logprobs}
     if any(value is not None for value in tokens.values()):
         data["tokens"] = {name: value for name, value in tokens.items() if value is not None}
-    version = getattr(reply, "policy_version", None)
-    return data if version is None else {**data, "version": version}
+    version = reply.policy_version
+    return data if version is None else {**data, "policy_version": version}
 
 
 def message_data(message: Message | Mapping[str, Any]) -> dict[str, Any]:

@@ -59,7 +59,14 @@ class RecordedOperations(LocalOperations):
         return self._recorded("respond", data, lambda: super(RecordedOperations, self).responding(data))
 
     def restoring(self, snapshot: EpisodeSnapshot) -> Flow[None]:
-        return self._recorded("restore", None, lambda: super(RecordedOperations, self).restoring(snapshot))
+        return self._recorded("restore", snapshot, lambda: super(RecordedOperations, self).restoring(snapshot))
+
+    def snapshotting(self) -> Flow[EpisodeSnapshot]:
+        snapshot = yield from self._recorded("snapshot", None, super().snapshotting)
+        return self.recording.marked(snapshot)  # type: ignore[no-any-return]
+
+    def copying(self) -> Flow[EpisodeSnapshot]:
+        return self.recording.marked((yield from super().copying()))  # type: ignore[no-any-return]
 
     def closing(self) -> Flow[tuple[Request, ...]]:
         return self._recorded("close", None, lambda: super(RecordedOperations, self).closing())

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from envweave.core.episode_ids import new_episode_id
 from envweave.errors import EnvWeaveError, RecordError, UsageError
@@ -39,6 +39,15 @@ class Run(Protocol):
     def failure(self, error: OSError) -> RecordError: ...
 
 
+class Origin(NamedTuple):
+    """A point of an episode, from which another may go on."""
+
+    header: dict[str, Any]
+    """Of the other, with `parent`."""
+    steps: int
+    returns: dict[str, float]
+
+
 class EpisodeLog:
     """Writes one episode. Call `reset` once, then the others in the order of events, then `end`.
 
@@ -47,8 +56,8 @@ class EpisodeLog:
     the end `unfinished`.
     """
 
-    def __init__(self, run: Run, header: Mapping[str, Any], totals: Totals | None = None) -> None:
-        """`totals` are those of the episode that this one goes on from."""
+    def __init__(self, run: Run, header: Mapping[str, Any], origin: Origin | None = None) -> None:
+        """With `origin` the episode goes on from there."""
         self._run = run
         self._begun = monotonic()
         self._size = 0
@@ -59,8 +68,9 @@ class EpisodeLog:
         self._schemas: dict[str, Any] = {}
         self._last_requests: tuple[Any, Any] = (None, [])
         self._totals = Totals()
-        if totals is not None:
-            self._totals.steps, self._totals.returns = totals.steps, dict(totals.returns)
+        if origin is not None:
+            header = {**origin.header, **header}
+            self._totals.steps, self._totals.returns = origin.steps, dict(origin.returns)
         self._written_steps = self._totals.steps
         self.path = ""
         """The file of the episode while it runs."""
@@ -174,9 +184,14 @@ class EpisodeLog:
 
     def fork(self, **header: Any) -> EpisodeLog:
         """The log of another episode that goes on from here."""
+        return EpisodeLog(self._run, header, self.origin)
+
+    @property
+    def origin(self) -> Origin:
+        """Where the episode is now."""
         own = {name: value for name, value in self.header.items() if name not in ("kind", "v", "episode", "started")}
-        parent = {"episode": self.id, "n": self.steps}
-        return EpisodeLog(self._run, own | {"parent": parent} | header, self._totals)
+        own["parent"] = {"episode": self.id, "n": self.steps}
+        return Origin(own, self.steps, dict(self.returns))
 
     def close(self) -> None:
         """Release the file. Without an end the episode is `unfinished`."""

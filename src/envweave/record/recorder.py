@@ -23,7 +23,7 @@ from typing import Any, Self
 
 from envweave.errors import RecordError, UsageError
 from envweave.record.blobs import Blobs
-from envweave.record.log import EpisodeLog
+from envweave.record.log import EpisodeLog, Origin
 from envweave.record.recovery import recover_unfinished
 from envweave.record.redaction import Redactor
 from envweave.record.segments import SegmentWriter
@@ -88,11 +88,18 @@ class Recorder:
 
     def episode(self, **header: Any) -> EpisodeLog:
         """Begin the record of an episode. The fields are those of an `episode` line; without an ID it gets one."""
+        return self._begin(header)
+
+    def branch(self, origin: Origin) -> EpisodeLog:
+        """Begin the record of an episode that goes on from a point of another."""
+        return self._begin({}, origin)
+
+    def _begin(self, header: dict[str, Any], origin: Origin | None = None) -> EpisodeLog:
         if self._closed:
             raise UsageError(f"the recorder of {self.path} is closed", "make a new one")
         if "args" in header:
             header["args"] = self._redactor.learned(header["args"])
-        log = EpisodeLog(self, {**header, "envweave": self._release})
+        log = EpisodeLog(self, {**header, "envweave": self._release}, origin)
         self._note_env(log.header)
         return log
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
 from envweave.core.backend import EpisodeView
+from envweave.core.branching import EpisodeSnapshot
 from envweave.core.referee import LATE
 from envweave.errors import EnvWeaveError, InvalidActionError, RecordError, UsageError, WaitTimeoutError
-from envweave.record.log import EpisodeLog
+from envweave.record.log import EpisodeLog, Origin
 from envweave.record.recorder import Recorder
 from envweave.requests import DEFAULT_AGENT, AutoresetReady, EpisodeEnd, NeedAction, Request
 from envweave.results import ResetResult, StepResult
@@ -17,12 +19,19 @@ from envweave.results import ResetResult, StepResult
 STEPS = ("step", "advance", "respond")
 
 
+@dataclass(frozen=True, slots=True)
+class RecordedSnapshot(EpisodeSnapshot):
+    """A snapshot that knows which episode it was taken of, also in another process."""
+
+    origin: Origin
+
+
 class Recording:
     """Receives each call on one environment with its reply or error, in order, and writes episodes.
 
     A reset begins an episode, and the `episode_end` of the environment ends it. A fork is an episode whose `parent` is
-    named; so is what follows a `restore`. If a line cannot be written, `RecordError` is raised, with the result of the
-    call in `result`.
+    named; so is what follows a `restore` of a snapshot that was recorded. If a line cannot be written, `RecordError` is
+    raised, with the result of the call in `result`.
     """
 
     def __init__(self, recorder: Recorder, header: Mapping[str, Any], *, owned: bool = False) -> None:
@@ -35,6 +44,8 @@ class Recording:
         self._draws = 0
         self._late: tuple[str, Any, float] | None = None
         """A call that timed out, whose reply `last` may still get."""
+        self._origins: dict[Any, Origin] = {}
+        """Where snapshots were taken, for those that do not say it themselves."""
 
     def observe(
         self, kind: str, data: Any, reply: Any, error: BaseException | None, began: float, episode: EpisodeView
@@ -64,14 +75,23 @@ class Recording:
         elif kind == "snapshot" and self.log is not None and not self.log.ended:
             self.log.event("snapshot")
         elif kind == "restore":
-            self._end("closed")
-            self._begin({}, episode=None, restored=True, episode_steps=episode.step_count)
+            self._restore(data)
         elif kind == "close":
             self._close(reply)
+
+    def marked(self, snapshot: Any) -> Any:
+        """The snapshot, so that a `restore` of it is known to go on from here."""
+        if self.log is None or self.log.ended:
+            return snapshot
+        if isinstance(snapshot, EpisodeSnapshot):
+            return RecordedSnapshot(snapshot.env, snapshot.episode, self.log.origin)
+        self._origins[snapshot] = self.log.origin  # the name of one on a server
+        return snapshot
 
     def forked(self) -> Recording:
         """The recording of a fork of the environment, at the same point."""
         fork = Recording(self.recorder, self._header)
+        fork._origins = self._origins
         if self.log is not None:
             fork.log = self.log.fork() if not self.log.ended else self.log
         return fork
@@ -129,11 +149,20 @@ class Recording:
         if self._owned:
             self.recorder.close()
 
+    def _restore(self, snapshot: Any) -> None:
+        self._end("closed")
+        known = isinstance(snapshot, EpisodeSnapshot)
+        origin = getattr(snapshot, "origin", None) if known else self._origins.get(snapshot)
+        if origin is None:  # it was taken without a record
+            self._begin({}, None, restored=True)
+        else:
+            self._draws = 0
+            self.log = self.recorder.branch(origin)
+
     # Episodes.
 
     def _begin(self, data: dict[str, Any], episode: str | None, task_id: Any = None, **more: Any) -> None:
         header = dict(self._header)
-        parent = self.log if more.get("restored") else None
         header["seed"] = data.pop("seed", None)
         given, _ = data.pop("task", None), data.pop("episode_id", None)
         if task_id is not None or given is not None:
@@ -141,10 +170,7 @@ class Recording:
             header["task"] = {name: value for name, value in known.items() if value is not None}
         if data:
             header["reset"] = data
-        steps = more.pop("episode_steps", 0)
         header |= {name: value for name, value in more.items() if value}
-        if parent is not None:
-            header["parent"] = {"episode": parent.id, "n": steps}
         self._draws = 0
         self.log = self.recorder.episode(**header, episode=episode)
 

@@ -114,7 +114,7 @@ def _compared(event: dict[str, Any], result: Any, redact: Callable[[bytes], byte
 
 
 def _align(recorded: dict[str, Any], found: dict[str, Any]) -> None:
-    """Leave out what only the framework decides: ends of the episode before, repeated schemas, the next ID."""
+    """Leave out what only the framework decides: ends of the episode before, repeated schemas, IDs of episodes."""
     for one in (recorded, found):
         if "reward" not in recorded and "requests" in one:  # a reset
             one["requests"] = [request for request in one["requests"] if request.get("kind") != "episode_end"]
@@ -125,5 +125,5 @@ def _align(recorded: dict[str, Any], found: dict[str, Any]) -> None:
     for one, other in pairs:
         if one.get("kind") == "need_action" and "action_schema" not in one:
             other.pop("action_schema", None)
-        if one.get("kind") == other.get("kind") == "autoreset_ready":
-            other["episode_id"] = one.get("episode_id")
+        if one.get("kind") == other.get("kind") and "episode_id" in one:
+            other["episode_id"] = one["episode_id"]

@@ -14,7 +14,7 @@ from envweave.record import Record, Recorder
 from envweave.record.log import EpisodeLog
 from envweave.record.reader import RecordedEpisode
 from envweave.requests import DEFAULT_AGENT
-from envweave.rollouts.episodes import FAILED, Episode, Turn
+from envweave.rollouts.episodes import FAILED, Episode, Turn, reward_parts
 
 
 class EpisodeRecords:
@@ -119,7 +119,9 @@ def _add_turns(episode: Episode, event: dict[str, Any], news: dict[Any, Any], re
         if reply is None:
             turn.action = event.get("action") if agent is None else event["action"].get(agent)
         turn.reward = reward.get(agent) if isinstance(reward, dict) else reward
-        turn.rewards, turn.info = dict(event.get("rewards") or {}), dict(event.get("info") or {})
+        seen = event.get("obs")
+        turn.rewards = reward_parts(seen if agent is None or not isinstance(seen, dict) else seen.get(agent))
+        turn.info = dict(event.get("info") or {})
         turn.env_seconds = event.get("ms", 0.0) / 1000 / len(acting)
         episode.turns.append(turn)
     episode.steps += 1

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from envweave.cli.options import AsJSON, RunFolder, out, own_output, print_json
+from envweave.cli.options import Arguments, AsJSON, RunFolder, keyword_arguments, out, own_output, print_json
 from envweave.errors import EnvWeaveError, UnsupportedError
 from envweave.record import Record, RecordedEpisode
 from envweave.record.comparison import Difference
@@ -21,6 +21,7 @@ def replay(
     episode: Annotated[str | None, typer.Argument(help="A number or an ID; all episodes if absent.")] = None,
     on: Annotated[str | None, typer.Option(help="Where to run it: a backend such as subprocess, or a URL.")] = None,
     to_step: Annotated[int | None, typer.Option(min=0, help="Stop after this step.")] = None,
+    arg: Arguments = None,
     as_json: AsJSON = False,
 ) -> int:
     """Run recorded episodes again with the same seed, task and actions; exit code 1 if a field differs."""
@@ -30,7 +31,7 @@ def replay(
     for each in chosen:
         with own_output(as_json):
             try:
-                difference = _replayed(each, record, on, to_step)
+                difference = _replayed(each, record, on, to_step, keyword_arguments(arg))
             except UnsupportedError as error:
                 if episode is not None:
                     raise
@@ -48,8 +49,11 @@ def replay(
     return int(any(row["outcome"] == "different" for row in rows))
 
 
-def _replayed(episode: RecordedEpisode, record: Record, on: str | None, to_step: int | None) -> Difference | None:
+def _replayed(
+    episode: RecordedEpisode, record: Record, on: str | None, to_step: int | None, arguments: dict[str, Any]
+) -> Difference | None:
     id, options = make_arguments(episode.header)
+    options |= arguments
     if on is not None and "://" in on:
         id, _ = on, options.pop("backend", None)
     elif on is not None:

@@ -176,7 +176,7 @@ def killed_writer(path, steps, torn=b""):
 
 
 @pytest.mark.parametrize("torn", [b"", b'{"kind":"step","n":5,"t"', b'{"kind":"step"}garbage\n'])
-def test_the_episode_of_a_killed_process_is_folded_in_and_a_torn_line_is_cut(tmp_path, torn):
+def test_the_episode_of_a_killed_process_is_recovered_and_a_torn_line_is_cut(tmp_path, torn):
     killed_writer(tmp_path, 4, torn)
     assert len(list((tmp_path / "live").glob("*.jsonl"))) == 1
     record = Record(tmp_path)
@@ -194,7 +194,7 @@ def test_an_episode_that_was_moved_and_not_removed_is_there_once(tmp_path):
     assert len(Record(tmp_path)) == 2
     (segment,) = tmp_path.glob("ep-*.jsonl")
     last = segment.read_bytes()[Record(tmp_path).rows[-1].offset :]
-    live.write_bytes(last)  # as if the process that folded it in had been killed before it removed the file
+    live.write_bytes(last)  # as if the process that moved it had been killed before it removed the file
     with segment.open("ab") as file:
         file.write(b'{"kind":"episode","v":1,"epi')
     assert len(Record(tmp_path)) == 2

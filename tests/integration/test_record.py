@@ -123,7 +123,7 @@ def test_forks_and_restores_on_a_server_have_their_parents(tmp_path, isolation):
     (forked,) = [episode for episode in record if episode.header.get("parent") == {"episode": restored.id, "n": 2}]
     assert [[step["n"] for step in episode.steps] for episode in (first, restored, forked)] == [[1, 2], [2], [3]]
     with ew.make("lineworld") as here:
-        assert [replay(episode, here, record) for episode in record] == [None] * 3
+        assert [replay(episode, here) for episode in record] == [None] * 3
 
 
 def test_the_commands_record_and_replay_at_a_url(tmp_path):

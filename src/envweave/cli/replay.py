@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from envweave.cli.options import Arguments, AsJSON, RunFolder, keyword_arguments, out, own_output, print_json
-from envweave.errors import EnvWeaveError, UnsupportedError
+from envweave.errors import EnvWeaveError, RecordError, UnsupportedError
 from envweave.record import Record, RecordedEpisode
 from envweave.record.comparison import Difference
 from envweave.record.header import digest_of
@@ -31,8 +31,8 @@ def replay(
     for each in chosen:
         with own_output(as_json):
             try:
-                difference = _replayed(each, record, on, to_step, keyword_arguments(arg))
-            except UnsupportedError as error:
+                difference = _replayed(each, on, to_step, keyword_arguments(arg))
+            except (UnsupportedError, RecordError) as error:
                 if episode is not None:
                     raise
                 rows.append({"episode": each.id, "outcome": "skipped", "reason": error.message})
@@ -50,7 +50,7 @@ def replay(
 
 
 def _replayed(
-    episode: RecordedEpisode, record: Record, on: str | None, to_step: int | None, arguments: dict[str, Any]
+    episode: RecordedEpisode, on: str | None, to_step: int | None, arguments: dict[str, Any]
 ) -> Difference | None:
     id, options = make_arguments(episode.header)
     options |= arguments
@@ -59,7 +59,7 @@ def _replayed(
     elif on is not None:
         options["backend"] = on
     with make(id, **options) as env:
-        return replay_episode(episode, env, record, to_step)
+        return replay_episode(episode, env, to_step)
 
 
 def _row(episode: RecordedEpisode, difference: Difference | None) -> dict[str, Any]:

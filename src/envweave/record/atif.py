@@ -44,7 +44,7 @@ def to_atif(episode: RecordedEpisode) -> dict[str, Any]:
     policy = policy if isinstance(policy, dict) else {"name": policy}
     agent: dict[str, Any] = {"name": str(policy.get("name") or "unknown"), "version": str(policy.get("version") or "0")}
     steps = _Steps()
-    for event in episode.events:
+    for event in episode.history:
         steps.take(event)
     if steps.tools or header.get("tools"):
         agent["tool_definitions"] = steps.tools or header["tools"]

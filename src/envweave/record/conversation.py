@@ -16,7 +16,7 @@ def conversation(episode: RecordedEpisode) -> tuple[list[dict[str, Any]], list[d
     messages: list[dict[str, Any]] = []
     tools: list[dict[str, Any]] = list(episode.header.get("tools") or [])
     answered = False
-    for event in episode.events:
+    for event in episode.history:
         kind = event.get("kind")
         if kind == "model":
             messages.append(message_of(event["message"]))

@@ -54,7 +54,7 @@ def _rows(
         except UnsupportedError:
             continue
         if weight:
-            finished = [event.get("finish") for event in episode.events if event.get("kind") == "model"]
+            finished = [event.get("finish") for event in episode.history if event.get("kind") == "model"]
             _weigh(messages, finished)
         yield reward, episode.header.get("group"), {"messages": messages, **({"tools": tools} if tools else {})}
 

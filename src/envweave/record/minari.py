@@ -86,8 +86,8 @@ def _minari() -> Any:
 def _buffer(kind: Any, episode: RecordedEpisode, number: int) -> Any:
     import numpy as np
 
-    steps = episode.steps
-    begin = next((event for event in episode.events if event.get("kind") == "reset"), None)
+    steps = [event for event in episode.history if event.get("kind") in ("step", "respond")]
+    begin = next((event for event in episode.history if event.get("kind") == "reset"), None)
     if not steps or begin is None:
         return None
     rewards = [np.nan if step["reward"] is None else step["reward"] for step in steps]

@@ -20,9 +20,11 @@ from envweave.record.segments import Segment, segments
 class RecordedEpisode:
     """One episode of a run: its lines, read when they are needed."""
 
-    def __init__(self, lines: bytes, blobs: Blobs) -> None:
+    def __init__(self, lines: bytes, blobs: Blobs, record: Record | None = None) -> None:
+        """`record` has the episodes that this one was forked from."""
         self.lines = lines
         """As they are in the file."""
+        self._record = record
         self._blobs = blobs
 
     @cached_property
@@ -49,6 +51,25 @@ class RecordedEpisode:
         """The `end` line; None while the episode runs."""
         last = self.events[-1]
         return last if last.get("kind") == "end" else None
+
+    @property
+    def parent(self) -> tuple[RecordedEpisode, int] | None:
+        """The episode that this one was forked from, and the number of its last step before. Raises `RecordError`."""
+        parent = self.header.get("parent")
+        if not parent:
+            return None
+        if self._record is None or parent["episode"] not in self._record:
+            raise RecordError(f"episode {self.id} is a fork of {parent['episode']}, which is not in the record")
+        return self._record[parent["episode"]], parent["n"]
+
+    @property
+    def history(self) -> list[dict[str, Any]]:
+        """The events of a fork after those of the episodes that it was forked from; of others, the events."""
+        if self.parent is None:
+            return self.events
+        ancestor, last = self.parent
+        before = [event for event in ancestor.history[1:] if event.get("kind") != "end" and event.get("n", 0) <= last]
+        return [self.header, *before, *self.events[1:]]
 
     @property
     def is_intact(self) -> bool:
@@ -131,7 +152,7 @@ class Record(Sequence[RecordedEpisode]):
             except FileNotFoundError:  # it ended meanwhile
                 continue
             if b"\n" in data:
-                found.append(RecordedEpisode(data, self._blobs))
+                found.append(RecordedEpisode(data, self._blobs, self))
         return found
 
     def __len__(self) -> int:
@@ -150,7 +171,7 @@ class Record(Sequence[RecordedEpisode]):
         if isinstance(index, str):
             return self._find(index)
         segment, row = self._rows[index]
-        return RecordedEpisode(segment.read(row.offset, row.length), self._blobs)
+        return RecordedEpisode(segment.read(row.offset, row.length), self._blobs, self)
 
     def __iter__(self) -> Iterator[RecordedEpisode]:
         return (self[number] for number in range(len(self)))

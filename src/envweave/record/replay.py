@@ -10,7 +10,7 @@ from envweave.errors import EnvWeaveError, UnsupportedError
 from envweave.record.comparison import Difference, first_difference
 from envweave.record.encoding import decode, encode
 from envweave.record.lines import requests_data, reward_parts
-from envweave.record.reader import Record, RecordedEpisode
+from envweave.record.reader import RecordedEpisode
 from envweave.record.redaction import Redactor
 from envweave.results import ResetResult
 
@@ -34,48 +34,35 @@ def reset_arguments(header: dict[str, Any]) -> dict[str, Any]:
 
 
 def replay(
-    episode: RecordedEpisode,
-    env: EnvHandle[Any, Any, Any, Any],
-    record: Record | None = None,
-    to_step: int | None = None,
+    episode: RecordedEpisode, env: EnvHandle[Any, Any, Any, Any], to_step: int | None = None
 ) -> Difference | None:
     """Play the episode on a handle, up to a step, and return the first difference; None if there is none.
 
-    A fork is played from the reset of its first ancestor, which `record` has. Raises `UnsupportedError` for an episode
-    that cannot be replayed.
+    A fork is played from the reset of its first ancestor. Raises `UnsupportedError` for an episode that cannot be
+    replayed, and `RecordError` if an ancestor is not in the record.
     """
-    lineage = _lineage(episode, record)
     redact = Redactor().redact
-    root = lineage[0][0]
+    root = _root(episode)
     begin = next((event for event in root.events if event.get("kind") == "reset"), None)
     if begin is None:
         raise UnsupportedError(f"episode {root.id} has no reset", "only episodes that began can be replayed")
     result = env.reset(**reset_arguments(root.header))
     difference = _compared(begin, result, redact)
-    if difference is not None:
-        return difference
-    for ancestor, last in lineage:
-        for event in ancestor.steps:
-            if (last is not None and event["n"] > last) or (to_step is not None and event["n"] > to_step):
-                break
+    for event in episode.history:
+        if difference is not None or (to_step is not None and event.get("n", 0) > to_step):
+            break
+        if event.get("kind") in ("step", "respond"):
             difference = _compared(event, _played(env, event), redact)
-            if difference is not None:
-                return difference
-    return None
+    return difference
 
 
-def _lineage(episode: RecordedEpisode, record: Record | None) -> list[tuple[RecordedEpisode, int | None]]:
-    """The episode after those that it was forked from, each with the last step to play of it."""
-    found: list[tuple[RecordedEpisode, int | None]] = [(episode, None)]
+def _root(episode: RecordedEpisode) -> RecordedEpisode:
+    """The first ancestor."""
     while True:
-        first = found[0][0]
-        _check(first)
-        parent = first.header.get("parent")
-        if not parent:
-            return found
-        if record is None or parent["episode"] not in record:
-            raise UnsupportedError(f"episode {first.id} is a fork of {parent['episode']}, which is not in the record")
-        found.insert(0, (record[parent["episode"]], parent["n"]))
+        _check(episode)
+        if episode.parent is None:
+            return episode
+        episode, _ = episode.parent
 
 
 def _check(episode: RecordedEpisode) -> None:

@@ -88,6 +88,28 @@ def test_actions_that_are_not_messages_are_exported_as_json(tmp_path):
     assert json.loads(messages[1]["content"]) == {"move": 1}
 
 
+def test_a_fork_is_a_conversation_from_the_reset_of_its_parent(tmp_path):
+    def say(log, text, reward=None):
+        log.model(Reply(Message("assistant", text), "stop", model="m"))
+        seen = {"messages": [{"role": "user", "content": f"{text}?"}]}
+        log.step(Message("assistant", text), StepResult(seen, reward, reward is not None))
+
+    with Recorder(tmp_path) as run:
+        log = run.episode(env="talk")
+        log.reset(ResetResult({"messages": [{"role": "user", "content": "hello"}]}))
+        say(log, "one")
+        branch = log.fork()
+        say(log, "two", 1.0)
+        say(branch, "three", 0.5)
+        for each in (log, branch):
+            each.end("terminated")
+    parent, fork = Record(tmp_path)
+    texts = [message["content"] for message in conversation(fork)[0]]
+    assert texts == ["hello", "one", "one?", "three", "three?"]
+    assert [message["content"] for message in conversation(parent)[0]][3] == "two"
+    assert len(to_atif(fork)["steps"]) == 3
+
+
 def test_a_trajectory_of_atif_has_tool_calls_results_and_tokens(record):
     found = to_atif(record[0])
     assert (found["schema_version"], found["session_id"], found["trajectory_id"]) == ("ATIF-v1.7", "g", record[0].id)

@@ -95,7 +95,7 @@ def check_branches(path):
         (4, None): [([], 0)],
     }
     with ew.make("lineworld") as env:
-        assert [replay(episode, env, record) for episode in record] == [None] * 5
+        assert [replay(episode, env) for episode in record] == [None] * 5
 
 
 def test_what_follows_a_restore_goes_on_from_the_snapshot(tmp_path):

@@ -7,8 +7,8 @@ import sys
 import pytest
 
 import envweave as ew
-from envweave.errors import UnsupportedError, UsageError
-from envweave.record import Record
+from envweave.errors import RecordError, UnsupportedError, UsageError
+from envweave.record import Record, Recorder
 from envweave.record.comparison import first_difference
 from envweave.record.replay import replay
 from envweave.record.rescore import rescore
@@ -51,7 +51,7 @@ def envweave(*words):
 def test_an_episode_that_is_run_again_is_equal(coin):
     record = Record("run")
     with ew.make("./coin_game.py:Coin") as env:
-        assert [replay(episode, env, record) for episode in record] == [None, None]
+        assert [replay(episode, env) for episode in record] == [None, None]
 
 
 def test_the_first_field_that_differs_is_named(coin):
@@ -88,9 +88,12 @@ def test_a_fork_is_replayed_from_the_reset_of_its_parent(tmp_path):
         env.step(RIGHT)
     record = Record(tmp_path)
     with ew.make("lineworld") as env:
-        assert [replay(episode, env, record) for episode in record] == [None, None]
-        with pytest.raises(UnsupportedError, match="is a fork of"):
-            replay(record[0], env)
+        assert [replay(episode, env) for episode in record] == [None, None]
+    lost = Recorder(tmp_path / "lost")
+    lost.add(record[0].events)
+    lost.close()
+    with ew.make("lineworld") as env, pytest.raises(RecordError, match=r"is a fork of .* not in the record"):
+        replay(Record(tmp_path / "lost")[0], env)
 
 
 def test_an_episode_that_began_by_autoreset_is_refused(tmp_path):

@@ -94,7 +94,7 @@ class _Steps:
     def _add_told(self, messages: list[dict[str, Any]]) -> None:
         for message in messages:
             source = "system" if message.get("role") == "system" else "user"
-            self._add(source=source, message=text_of(message.get("content") or ""))
+            self._add(source=source, message=_content(message.get("content")))
 
     def _take_reply(self, event: dict[str, Any]) -> None:
         self._reply = self._agent_step(message_of(event["message"]), calls=1)
@@ -110,7 +110,7 @@ class _Steps:
             self._reply["metrics"] = metrics
 
     def _agent_step(self, message: dict[str, Any], *, calls: int) -> dict[str, Any]:
-        step = self._add(source="agent", message=text_of(message.get("content") or ""), llm_call_count=calls)
+        step = self._add(source="agent", message=_content(message.get("content")), llm_call_count=calls)
         if message.get("reasoning_content") and calls:
             step["reasoning_content"] = message["reasoning_content"]
         if message.get("tool_calls"):
@@ -135,10 +135,23 @@ class _Steps:
         for message in answers:
             source = message.get("tool_call_id")
             source = source if source in ids else (ids[0] if len(ids) == 1 and len(answers) == 1 else None)
-            results.append({"source_call_id": source, "content": text_of(message.get("content") or "")})
+            results.append({"source_call_id": source, "content": _content(message.get("content"))})
             results[-1]["extra"] = {"role": message.get("role")}
         if results:
             step["observation"] = {"results": results}
+
+
+def _content(content: Any) -> Any:
+    """A text, or parts of a message. Parts that ATIF does not have become text."""
+    if not isinstance(content, list) or not content:
+        return text_of(content or "")
+    known = {"text": "text", "image": "source"}
+    return [
+        part
+        if isinstance(part, dict) and known.get(part.get("type", "")) in part
+        else {"type": "text", "text": text_of(part)}
+        for part in content
+    ]
 
 
 def _tool_call(call: dict[str, Any], number: int) -> dict[str, Any]:

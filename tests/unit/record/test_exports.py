@@ -139,6 +139,59 @@ def test_trajectories_that_are_imported_keep_messages_rewards_and_tokens(record,
         assert to_atif(twin) == to_atif(episode)
 
 
+FOREIGN = {
+    "schema_version": "ATIF-v1.7",
+    "session_id": "s",
+    "agent": {"name": "a", "version": "1", "model_name": "m"},
+    "steps": [
+        {"step_id": 1, "source": "system", "message": "Be brief."},
+        {
+            "step_id": 2,
+            "source": "user",
+            "message": [
+                {"type": "text", "text": "look"},
+                {"type": "image", "source": {"media_type": "image/png", "path": "i.png"}},
+            ],
+        },
+        {
+            "step_id": 3,
+            "source": "agent",
+            "message": "",
+            "tool_calls": [
+                {"tool_call_id": "c", "function_name": "f", "arguments": {"a": 1}},
+                {"tool_call_id": "d", "function_name": "g", "arguments": {}},
+            ],
+            "observation": {
+                "results": [
+                    {"source_call_id": "c", "content": "x"},
+                    {"source_call_id": "d", "content": [{"type": "text", "text": "y"}]},
+                ]
+            },
+        },
+        {"step_id": 4, "source": "agent", "message": "done"},
+    ],
+}
+"""A trajectory of another tool."""
+
+
+def test_a_trajectory_of_another_tool_is_imported_and_exported(tmp_path):
+    (tmp_path / "foreign.json").write_text(json.dumps(FOREIGN))
+    with Recorder(tmp_path / "run") as run:
+        assert import_atif(tmp_path / "foreign.json", run) == 1
+    (episode,) = Record(tmp_path / "run")
+    messages, _ = conversation(episode)
+    assert [message["role"] for message in messages] == ["system", "user", "assistant", "tool", "tool", "assistant"]
+    assert [call["id"] for call in messages[2]["tool_calls"]] == ["c", "d"]
+    again = to_atif(episode)
+    assert [step["message"] for step in again["steps"]] == [step["message"] for step in FOREIGN["steps"]]
+    results = [
+        {name: result[name] for name in ("source_call_id", "content")}
+        for result in again["steps"][2]["observation"]["results"]
+    ]
+    assert results == FOREIGN["steps"][2]["observation"]["results"]
+    assert (again["session_id"], again["agent"]["model_name"]) == ("s", "m")
+
+
 def test_harbor_accepts_our_trajectories(record, tmp_path):
     if importlib.util.find_spec("harbor") is None:
         need("harbor", "harbor is not installed (it needs Python 3.12)")
@@ -147,9 +200,13 @@ def test_harbor_accepts_our_trajectories(record, tmp_path):
         env.reset(seed=0)
         env.step({"move": 1})
     export_atif(Record(tmp_path / "line"), tmp_path / "atif")
+    (tmp_path / "foreign.json").write_text(json.dumps(FOREIGN))
+    with Recorder(tmp_path / "foreign") as run:
+        import_atif(tmp_path / "foreign.json", run)
+    export_atif(Record(tmp_path / "foreign"), tmp_path / "atif")
     from harbor.models.trajectories import Trajectory
 
-    for path in (tmp_path / "atif").glob("*.json"):
+    for path in (tmp_path / "foreign.json", *(tmp_path / "atif").glob("*.json")):
         Trajectory.model_validate_json(path.read_text())
 
 

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from envweave.core.handle import AsyncEnvHandle
 from envweave.errors import (
+    CapacityError,
     ContextOverflowError,
     EnvError,
     EnvWeaveError,
@@ -24,6 +25,7 @@ from envweave.rollouts.base import Conversation, Policy
 from envweave.rollouts.episodes import Episode, Turn, drawn_tokens, reward_parts
 from envweave.rollouts.limits import Limits
 from envweave.rollouts.policies import FunctionPolicy
+from envweave.rollouts.pool import EnvPool
 
 T = TypeVar("T")
 
@@ -66,13 +68,13 @@ class Rules:
 class LiveEpisode:
     """Plays one episode. `start` or `fork` begins it; `play` continues it to its end, or to a step."""
 
-    def __init__(
-        self, env: AsyncEnvHandle[Any, Any, Any, Any], episode: Episode, rules: Rules, log: Any = None
-    ) -> None:
+    def __init__(self, env: AsyncEnvHandle[Any, Any, Any, Any], episode: Episode, rules: Rules, pool: EnvPool) -> None:
         self.env = env
         self.episode = episode
-        self.log = log
+        self.log: EpisodeLog | None = None
+        self.first: tuple[Any, float] | None = None
         self._rules = rules
+        self._pool = pool
         self._observation: Any = None
         self._conversations: dict[str | None, Conversation] = {}
         self._last_turns: dict[str | None, Turn] = {}
@@ -80,7 +82,7 @@ class LiveEpisode:
         self._forking = asyncio.Lock()
 
     async def start(self, **reset: Any) -> Any:
-        """Reset the environment. Returns the first observation."""
+        """Reset the environment. Returns the first observation. Raises `AttemptError`, `UsageError`."""
         begun = time.perf_counter()
         try:
             result = await self._timed(self.env.reset(**reset))
@@ -105,36 +107,46 @@ class LiveEpisode:
         """The episode of a branch that starts here."""
         return replace(self.episode, number=number, parent=(self.episode.number, len(self.episode.turns)), failures=[])
 
-    async def fork(self, episode: Episode, rules: Rules | None = None) -> LiveEpisode:
-        """An independent episode at the same point, which shares the turns so far. Raises `UnsupportedError`.
+    async def fork(
+        self, episode: Episode, rules: Rules | None = None, pool: EnvPool | None = None, *, is_played: bool = True
+    ) -> LiveEpisode:
+        """An independent episode at the same point, which shares the turns so far. A pool owns its environment.
 
-        Forks of one environment are made one after the other; see `fork_all` for many.
+        Raises `UnsupportedError`, or `AttemptError` if the machinery failed. Forks of one environment are made one
+        after the other; see `fork_all` for many.
         """
+        begun = time.perf_counter()
         async with self._forking:
-            env = await self.env.fork()
+            try:
+                env = await self._timed(self.env.fork())
+            except TimeoutError as error:
+                raise AttemptError("step_timeout", "fork", error) from error
+            except (UnsupportedError, CapacityError):
+                raise
+            except EnvWeaveError as error:
+                raise AttemptError("infra_error", "fork", error) from error
+            twin = LiveEpisode(env, episode, rules or self._rules, pool or self._pool)
+            twin._pool.adopt(env, is_played=is_played)
         own = self.episode
         episode.turns, episode.steps, episode.task_id = list(own.turns), own.steps, own.task_id
         episode.totals, episode.unscored = dict(own.totals), set(own.unscored)
-        twin = LiveEpisode(env, episode, rules or self._rules)
+        episode.reset_seconds = time.perf_counter() - begun
         twin.first = self.first
         twin._observation, twin._tokens = self._observation, self._tokens
         twin._conversations = {agent: one.copy() for agent, one in self._conversations.items()}
         return twin
 
-    async def fork_all(
-        self, episodes: Sequence[Episode], rules: Rules | None = None
-    ) -> list[LiveEpisode | EnvWeaveError]:
+    async def fork_all(self, episodes: Sequence[Episode]) -> list[LiveEpisode | Exception]:
         """One fork for each episode, or why there is none. Forks make forks, so that many are made at once."""
         if not episodes:
             return []
+        self._last_turns.clear()  # what is paid from here on belongs to one branch, these turns to all
         try:
-            twin = await self.fork(episodes[0], rules)
-        except EnvWeaveError as error:
+            twin = await self.fork(episodes[0])
+        except (EnvWeaveError, AttemptError) as error:
             return [error] * len(episodes)
         half = len(episodes) // 2
-        mine, its = await asyncio.gather(
-            self.fork_all(episodes[1 : half + 1], rules), twin.fork_all(episodes[half + 1 :], rules)
-        )
+        mine, its = await asyncio.gather(self.fork_all(episodes[1 : half + 1]), twin.fork_all(episodes[half + 1 :]))
         return [twin, *mine, *its]
 
     async def play(self, until: int | None = None) -> bool:
@@ -193,15 +205,22 @@ class LiveEpisode:
         if not self._rules.keep_states:
             return None
         try:
-            return await self.fork(self.branched(self.episode.number))
-        except UnsupportedError:
+            return await self.fork(self.branched(self.episode.number), is_played=False)
+        except (UnsupportedError, CapacityError):
             return None
 
     async def _turns(self, needs: list[NeedAction]) -> list[Turn]:
         agents = [None if need.agent_id == DEFAULT_AGENT and len(needs) == 1 else need.agent_id for need in needs]
         if len(needs) == 1:
             return [await self._turn(agents[0], needs[0])]
-        return await asyncio.gather(*(self._turn(agent, need) for agent, need in zip(agents, needs, strict=True)))
+        asked = [asyncio.ensure_future(self._turn(agent, need)) for agent, need in zip(agents, needs, strict=True)]
+        try:
+            return await asyncio.gather(*asked)
+        except BaseException:  # an agent has failed: the others are asked for nothing more
+            for one in asked:
+                one.cancel()
+            await asyncio.gather(*asked, return_exceptions=True)
+            raise
 
     async def _turn(self, agent: str | None, need: NeedAction) -> Turn:
         policy = self._rules.policy(agent)

@@ -6,12 +6,12 @@ import time
 from collections import Counter
 from dataclasses import dataclass, field
 from math import fsum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from envweave.errors import EnvWeaveError
+from envweave.rollouts.episodes import Episode, Failure, drawn_tokens
 
 if TYPE_CHECKING:
-    from envweave.rollouts.episodes import Failure
     from envweave.rollouts.groups import Group
 
 
@@ -55,33 +55,41 @@ class Summary:
         """Over the scored episodes; None if there are none."""
         return self.total_reward / self.scored if self.scored else None
 
-    def add(self, group: Group) -> None:
+    def add_attempt(self, episode: Episode, seconds: float, env_seconds: float) -> None:
+        """Count the work of an attempt, of which a branch has only its own turns."""
+        turns = episode.turns[episode.parent[1] if episode.parent else 0 :]
+        model = fsum(turn.model_seconds for turn in turns)
+        env = env_seconds + fsum(turn.env_seconds for turn in turns)
+        self.attempts += episode.parent is None
+        self.steps += len({turn.step for turn in turns})
+        self.tokens += sum(drawn_tokens(turn.reply) for turn in turns if turn.reply is not None)
+        self.model_seconds += model
+        self.env_seconds += env
+        self.wait_seconds += max(0.0, seconds - model - env)
+
+    def add_episode(self, episode: Episode) -> None:
+        """Count an episode that is over, after its last attempt."""
+        self.episodes += 1
+        self.ends[episode.end] += 1
+        reward = episode.reward
+        if reward is not None:
+            self.scored += 1
+            self.total_reward += reward
+
+    def add_group(self, group: Group) -> None:
         """Count a complete group."""
         self.groups += 1
         self.unequal_groups += not group.same_start
-        self.episodes += len(group.episodes)
-        rewards = [reward for reward in group.rewards if reward is not None]
-        self.scored += len(rewards)
-        self.total_reward += fsum(rewards)
-        turns = {id(turn): turn for episode in group.episodes for turn in episode.turns}.values()
-        self.steps += len(turns)
-        self.tokens += sum(_tokens(turn.reply) for turn in turns if turn.reply is not None)
-        self.model_seconds += fsum(turn.model_seconds for turn in turns)
-        self.env_seconds += fsum(turn.env_seconds for turn in turns)
-        for episode in group.episodes:
-            self.ends[episode.end] += 1
-            self.attempts += episode.attempts
-            self.wait_seconds += episode.wait_seconds
-            self.env_seconds += episode.reset_seconds
 
     def count_failure(self, failure: Failure) -> None:
         self.failures[failure.cause] += 1
 
-    def refuse_fork(self, error: EnvWeaveError) -> None:
-        self.refused_forks[error.code] += 1
+    def refuse_fork(self, error: Exception) -> None:
+        self.refused_forks[error.code if isinstance(error, EnvWeaveError) else str(error.args[0])] += 1
 
     def stop(self) -> None:
-        """End the clock."""
+        """End the clock; nothing runs any more."""
+        self.running = 0
         self._ended = self._ended or time.perf_counter()
 
     def rows(self) -> list[tuple[str, str]]:
@@ -108,10 +116,6 @@ class Summary:
         rows = self.rows()
         width = max(len(name) for name, _ in rows)
         return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
-
-
-def _tokens(reply: Any) -> int:
-    return len(reply.token_ids) if reply.token_ids is not None else reply.usage.completion_tokens
 
 
 def _counts(counter: Counter[str]) -> str:

@@ -154,19 +154,27 @@ class Attempts:
                 return
             stride = prod(tree.width[place + 1 :])
             numbers = [live.episode.number + step * stride for step in range(1, tree.width[place])]
-            forking = time.perf_counter()
-            forks = await live.fork_all([live.branched(number) for number in numbers])
-            live.episode.reset_seconds += time.perf_counter() - forking
-            for fork in forks:
-                if isinstance(fork, LiveEpisode):
-                    fork.episode.reset_seconds = live.episode.reset_seconds
-                    if live.log is not None:
-                        fork.log = live.log.fork(sample=fork.episode.number)
-                    used = time.perf_counter() - begun
-                    attempt.branches.append(self.spawn(self._branch(attempt, fork, place + 1, used)))
-                else:  # a limit of forks, or one that failed: the tree continues without it
-                    self.summary.refuse_fork(fork)
-        await live.play()
+            used = time.perf_counter() - begun
+            for branch in await self._branches(live, numbers):
+                attempt.branches.append(self.spawn(self._branch(attempt, branch, place + 1, used)))
+        try:
+            await live.play()
+        except AttemptError:
+            await live.settle()  # its branches are forked from it
+            raise
+
+    async def _branches(self, live: LiveEpisode, numbers: list[int]) -> list[LiveEpisode]:
+        """Episodes that leave here. Without a record, their policies are asked while the environment is forked."""
+        await live.settle()
+        branches = [live.branch(live.branched(number)) for number in numbers]
+        if live.log is not None:
+            for branch in branches:
+                try:
+                    await branch.settle()
+                except (AttemptError, UnsupportedError, CapacityError):  # raised again when it is played
+                    continue
+                branch.log = live.log.fork(sample=branch.episode.number)
+        return branches
 
     async def _branch(self, attempt: Attempt, live: LiveEpisode, depth: int, used: float) -> None:
         """Play a branch when there is a slot. `used` are the seconds of its attempt so far."""
@@ -177,6 +185,11 @@ class Attempts:
                 await self._path(attempt, live, depth, time.perf_counter() - used)
         except AttemptError as failure:
             self._fail(live.episode, failure)
+        except (UnsupportedError, CapacityError) as error:
+            if live.has_env:
+                raise
+            live.episode.end = ""  # a limit of forks: the tree continues without this branch
+            self.summary.refuse_fork(error)
         finally:
             self.slots.release()
             self._end(attempt, live.episode, live, forked, inherited)
@@ -250,7 +263,7 @@ class Attempts:
         now = time.perf_counter()
         episode.seconds = now - attempt.began
         episode.wait_seconds = max(0.0, episode.seconds - episode.model_seconds - episode.env_seconds)
-        if live is not None:
+        if live is not None and live.has_env:
             if live.log is not None:
                 EpisodeRecords.end(live.log, episode)
             is_fork = self.plan.fork or episode.parent is not None
@@ -258,6 +271,8 @@ class Attempts:
                 self.pool.give_back(live.env)
             else:
                 self.pool.discard(live.env)
+        elif live is not None:
+            live.abandon()
         if episode.end:
             attempt.episodes.append(episode)
             self.summary.add_attempt(episode, now - begun, episode.reset_seconds - inherited)

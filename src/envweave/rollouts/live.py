@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -19,10 +19,11 @@ from envweave.errors import (
     UsageError,
 )
 from envweave.record.log import EpisodeLog
-from envweave.requests import DEFAULT_AGENT, EpisodeEnd, NeedAction, ToolCall
+from envweave.requests import DEFAULT_AGENT, EpisodeEnd, NeedAction, Request, ToolCall
 from envweave.results import StepResult
 from envweave.rollouts.base import Conversation, Policy
 from envweave.rollouts.episodes import Episode, Turn, drawn_tokens, reward_parts
+from envweave.rollouts.forks import Forks
 from envweave.rollouts.limits import Limits
 from envweave.rollouts.policies import FunctionPolicy
 from envweave.rollouts.pool import EnvPool
@@ -79,7 +80,11 @@ class LiveEpisode:
         self._conversations: dict[str | None, Conversation] = {}
         self._last_turns: dict[str | None, Turn] = {}
         self._tokens = 0
-        self._forking = asyncio.Lock()
+        self._forks: Forks | None = None
+        self._arrival: asyncio.Future[AsyncEnvHandle[Any, Any, Any, Any]] | None = None
+        """The environment, if it is still being made."""
+        self._pending: tuple[Request, ...] | None = None
+        """What it will wait for then."""
 
     async def start(self, **reset: Any) -> Any:
         """Reset the environment. Returns the first observation. Raises `AttemptError`, `UsageError`."""
@@ -112,42 +117,65 @@ class LiveEpisode:
     ) -> LiveEpisode:
         """An independent episode at the same point, which shares the turns so far. A pool owns its environment.
 
-        Raises `UnsupportedError`, or `AttemptError` if the machinery failed. Forks of one environment are made one
-        after the other; see `fork_all` for many.
+        Raises `UnsupportedError` or `CapacityError` if there is no room, `AttemptError` if the machinery failed.
         """
         begun = time.perf_counter()
-        async with self._forking:
-            try:
-                env = await self._timed(self.env.fork())
-            except TimeoutError as error:
-                raise AttemptError("step_timeout", "fork", error) from error
-            except (UnsupportedError, CapacityError):
-                raise
-            except EnvWeaveError as error:
-                raise AttemptError("infra_error", "fork", error) from error
-            twin = LiveEpisode(env, episode, rules or self._rules, pool or self._pool)
-            twin._pool.adopt(env, is_played=is_played)
+        twin = self.branch(episode, rules, pool, is_played=is_played)
+        await twin.settle()
+        episode.reset_seconds = time.perf_counter() - begun
+        return twin
+
+    def branch(
+        self, episode: Episode, rules: Rules | None = None, pool: EnvPool | None = None, *, is_played: bool = True
+    ) -> LiveEpisode:
+        """The same without waiting for its environment: the policy can be asked meanwhile; `settle` waits and raises.
+
+        Nothing may be done with this episode's environment before `settle`, which `play` calls.
+        """
+        pool = pool or self._pool
+        if self._forks is None:
+            self._forks = Forks(self.env, self._rules.limits.step_timeout)
         own = self.episode
         episode.turns, episode.steps, episode.task_id = list(own.turns), own.steps, own.task_id
         episode.totals, episode.unscored = dict(own.totals), set(own.unscored)
-        episode.reset_seconds = time.perf_counter() - begun
+        twin = LiveEpisode(self.env, episode, rules or self._rules, pool)
+        twin._arrival = self._forks.request(pool, is_played=is_played)
         twin.first = self.first
-        twin._observation, twin._tokens = self._observation, self._tokens
+        twin._pending, twin._observation, twin._tokens = self._now_pending(), self._observation, self._tokens
         twin._conversations = {agent: one.copy() for agent, one in self._conversations.items()}
         return twin
 
-    async def fork_all(self, episodes: Sequence[Episode]) -> list[LiveEpisode | Exception]:
-        """One fork for each episode, or why there is none. Forks make forks, so that many are made at once."""
-        if not episodes:
-            return []
-        self._last_turns.clear()  # what is paid from here on belongs to one branch, these turns to all
+    async def settle(self) -> None:
+        """Wait for the environment, and until no forks of it are being made. Raises as `fork` does."""
+        if self._arrival is None and self._forks is None:
+            return
+        begun = time.perf_counter()
         try:
-            twin = await self.fork(episodes[0])
-        except (EnvWeaveError, AttemptError) as error:
-            return [error] * len(episodes)
-        half = len(episodes) // 2
-        mine, its = await asyncio.gather(self.fork_all(episodes[1 : half + 1]), twin.fork_all(episodes[half + 1 :]))
-        return [twin, *mine, *its]
+            if self._arrival is not None:
+                self.env = await self._arrival
+                self._arrival = self._pending = None
+            elif self._forks is not None:
+                await self._forks.settled()
+                self._forks = None
+        except TimeoutError as error:
+            raise AttemptError("step_timeout", "fork", error) from error
+        except (UnsupportedError, CapacityError):
+            raise
+        except EnvWeaveError as error:
+            raise AttemptError("infra_error", "fork", error) from error
+        finally:
+            self.episode.reset_seconds += time.perf_counter() - begun
+
+    def abandon(self) -> None:
+        """Need the environment no longer that is being made."""
+        arrival = self._arrival
+        if arrival is not None and not arrival.cancel() and not arrival.cancelled() and arrival.exception() is None:
+            self._pool.discard(arrival.result())
+
+    @property
+    def has_env(self) -> bool:
+        """Whether the environment is there; see `branch`."""
+        return self._arrival is None
 
     async def play(self, until: int | None = None) -> bool:
         """Play to the end, or until `until` steps were made. Returns whether the episode is over.
@@ -164,7 +192,7 @@ class LiveEpisode:
                 episode.end = "max_tokens"
             else:
                 await self._step()
-        self._finish()
+        await self._finish()
         return True
 
     async def _step(self) -> None:
@@ -177,6 +205,7 @@ class LiveEpisode:
                 return
             if state is not None:
                 turns[0].state = state
+            await self.settle()
             begun = time.perf_counter()
             try:
                 result = await self._timed(self.env.step(self._action(needs, turns)))
@@ -194,8 +223,11 @@ class LiveEpisode:
             self._take(turns, result, time.perf_counter() - begun)
             return
 
+    def _now_pending(self) -> tuple[Request, ...]:
+        return self.env.pending if self._pending is None else self._pending
+
     def _needs(self) -> list[NeedAction]:
-        pending = self.env.pending
+        pending = self._now_pending()
         for request in pending:
             if isinstance(request, ToolCall):
                 raise UnsupportedError(f"{self.env.id} asks for the tool {request.tool_name!r}", "drive it from Python")
@@ -204,6 +236,7 @@ class LiveEpisode:
     async def _kept_state(self) -> LiveEpisode | None:
         if not self._rules.keep_states:
             return None
+        await self.settle()
         try:
             return await self.fork(self.branched(self.episode.number), is_played=False)
         except (UnsupportedError, CapacityError):
@@ -315,8 +348,9 @@ class LiveEpisode:
             else {turn.agent_id: a for turn, a in zip(turns, actions, strict=True)}
         )
 
-    def _finish(self) -> None:
+    async def _finish(self) -> None:
         """Keep what the environment said last."""
+        await self.settle()
         self.episode.last_messages = {agent: one.new for agent, one in self._conversations.items()}
 
     async def _timed(self, work: Awaitable[T]) -> T:

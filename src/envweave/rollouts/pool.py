@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeAlias, TypeVar
 
 from envweave.core.handle import AsyncEnvHandle
@@ -35,6 +35,7 @@ class EnvPool:
         self._forks: set[int] = set()
         self._borrowed: Env | None = None
         self._closings: set[asyncio.Task[None]] = set()
+        self._work: set[asyncio.Task[None]] = set()
         self._returned = asyncio.Event()
 
     async def take(self) -> Env:
@@ -71,6 +72,13 @@ class EnvPool:
             self._borrowed = env
         return env
 
+    def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Run what makes environments; it is cancelled when the pool is closed."""
+        task = asyncio.ensure_future(work)
+        self._work.add(task)
+        task.add_done_callback(self._work.discard)
+        return task
+
     def adopt(self, fork: Env, *, is_played: bool) -> None:
         """Own a fork. One that is not played stays until it is released."""
         self._living[id(fork)] = fork
@@ -99,6 +107,9 @@ class EnvPool:
 
     async def close(self) -> None:
         """Close everything that lives."""
+        for task in self._work:
+            task.cancel()
+        await asyncio.gather(*self._work, return_exceptions=True)
         for env in list(self._living.values()):
             self.discard(env)
         self._idle.clear()

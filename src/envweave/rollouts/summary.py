@@ -84,8 +84,8 @@ class Summary:
     def count_failure(self, failure: Failure) -> None:
         self.failures[failure.cause] += 1
 
-    def refuse_fork(self, error: Exception) -> None:
-        self.refused_forks[error.code if isinstance(error, EnvWeaveError) else str(error.args[0])] += 1
+    def refuse_fork(self, error: EnvWeaveError) -> None:
+        self.refused_forks[error.code] += 1
 
     def stop(self) -> None:
         """End the clock; nothing runs any more."""

@@ -21,7 +21,7 @@ from bench.figure import Figure
 from bench.timing import CONSOLE, Durations, alternate, skip, timed
 from bench.wire.servers import ServerProcess, envweave_server
 from envweave.envs.repl import REPLEnv
-from envweave.rollouts import Conversation, Rollout, ScriptedPolicy
+from envweave.rollouts import Conversation, Group, Rollout, ScriptedPolicy
 
 GROUPS, GROUP_SIZE, TURNS = 32, 8, 4
 MAX_ROUNDS = 7
@@ -190,27 +190,37 @@ def _episodes(env: str, model: _SlowModel, **options: Any) -> list[float]:
 
 def _group_by_fork(rounds: int) -> list[Figure]:
     text = "x" * LONG
-    forks, resets = alternate(rounds, [partial(_prepared, text, "fork"), partial(_prepared, text, "reset")])
+    forks, resets, in_turn = alternate(
+        rounds, [partial(_prepared, text, "fork"), partial(_prepared, text, "reset"), partial(_resets, text)]
+    )
+    group = f"REPL with 100 MB of context: a group of {GROUP_SIZE} by fork / "
+    times = f"{forks.median:.2f}, {in_turn.median:.2f} and {resets.median:.2f} s, {_load()}"
+    measured = {"forks": forks.rounds, "resets in turn": in_turn.rounds, "resets at once": resets.rounds}
     return [
         Figure.of(
-            forks.ratios(resets),
-            what=f"REPL with 100 MB of context: a group of {GROUP_SIZE} by fork / by resets",
+            forks.ratios(in_turn),
+            what=group + "eight resets in turn",
             at_most=0.35,
-            note=f"{forks.median:.2f} and {resets.median:.2f} s, {_load()}",
-            measured={"forks": forks.rounds, "resets": resets.rounds},
-        )
+            note=times,
+            measured=measured,
+        ),
+        Figure.of(forks.ratios(resets), what=group + "a group by resets, at once on all cores"),
     ]
 
 
 def _prepared(text: str, start: str) -> list[float]:
-    def play() -> list[ew.Group]:
-        task = {"context": text}
-        return list(ew.rollout(REPLEnv, _look, [task], group_size=GROUP_SIZE, max_turns=1, start=start))
+    def play() -> list[Group]:
+        return list(ew.rollout(REPLEnv, _look, [{"context": text}], group_size=GROUP_SIZE, max_turns=1, start=start))
 
     seconds, (group,) = timed(play)
     if any(episode.steps != 1 or episode.failed for episode in group):
         raise RuntimeError(f"an episode failed: {group.episodes}")
     return [seconds]
+
+
+def _resets(text: str) -> list[float]:
+    with REPLEnv() as env:
+        return [timed(lambda: [env.reset(context=text) for _ in range(GROUP_SIZE)])[0]]
 
 
 async def _look(_observation: Any, _request: Any) -> dict[str, str]:

@@ -113,6 +113,11 @@ class Group:
         for state in self.states:
             state.env.sync.close()
 
+    async def aclose(self) -> None:
+        """`close` for `await`."""
+        for state in self.states:
+            await state.env.close()
+
     def __iter__(self) -> Any:
         return iter(self.episodes)
 

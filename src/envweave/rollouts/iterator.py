@@ -172,9 +172,9 @@ class _Runner:
             self._put(error)
         finally:
             if scheduler is not None:
-                await scheduler.close()
                 for group in scheduler.take_ready():
                     self._put(group)
+                await scheduler.close()
             self._put(None)
             self._ended.set()
 

@@ -58,7 +58,7 @@ class EnvPool:
             try:
                 return await make()
             except (UnsupportedError, CapacityError):
-                if not (self._waits and others):
+                if not self._waits or not (others or self._forks):
                     raise
             await returned.wait()
 

@@ -58,7 +58,7 @@ class Scheduler:
         try:
             while True:
                 while self._ready:
-                    yield self._ready.popleft()
+                    yield self._given_out(self._ready.popleft())
                     self._changed.set()
                 if self._error is not None:
                     raise self._error
@@ -71,9 +71,15 @@ class Scheduler:
 
     def take_ready(self) -> list[Group]:
         """The complete groups that were not given out yet."""
-        taken = list(self._ready)
+        taken = [self._given_out(group) for group in self._ready]
         self._ready.clear()
         return taken
+
+    def _given_out(self, group: Group) -> Group:
+        """Its states are the caller's from now on."""
+        for state in group.states:
+            self._pool.release(state.env)
+        return group
 
     async def _produce(self) -> None:
         """Start episodes in order, each when there is a free slot."""
@@ -144,13 +150,12 @@ class Scheduler:
         group.same_start = all(seen == members.first_observations[0] for seen in members.first_observations)
         self.summary.add_group(group)
         self._check_alive(group)
-        is_kept = len(group.scored) >= self._plan.min_group
-        for state in group.states:
-            (self._pool.release if is_kept else self._pool.discard)(state.env)
-        if is_kept:
+        if len(group.scored) >= self._plan.min_group:
             self._ready.append(group)
         else:
             self.summary.dropped_groups += 1
+            for state in group.states:
+                self._pool.discard(state.env)
         self._changed.set()
 
     def _end_origin(self, members: Members) -> None:
@@ -174,10 +179,17 @@ class Scheduler:
         raise RolloutError(f"{which} {self._dead} groups have no scored episode; the last failure: {cause}")
 
     async def close(self) -> None:
-        """Cancel all episodes and close all environments. If the caller is cancelled, it goes on."""
+        """Cancel all episodes and close all environments. A caller that is cancelled waits nevertheless."""
         if self._closing is None:
             self._closing = asyncio.ensure_future(self._close())
-        await asyncio.shield(self._closing)
+        cancelled: asyncio.CancelledError | None = None
+        while not self._closing.done():
+            try:
+                await asyncio.shield(self._closing)
+            except asyncio.CancelledError as error:
+                cancelled = error
+        if cancelled is not None:
+            raise cancelled
 
     async def _close(self) -> None:
         for task in list(self._tasks):

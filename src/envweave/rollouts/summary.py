@@ -99,14 +99,14 @@ class Summary:
         busy = max(self.model_seconds + self.env_seconds + self.wait_seconds, 1e-9)
         shares = {"model": self.model_seconds, "environment": self.env_seconds, "waiting": self.wait_seconds}
         rows = [
-            ("groups", _joined(f"{self.groups}", _extra(dropped=self.dropped_groups, unequal=self.unequal_groups))),
-            ("episodes", _joined(f"{self.episodes}, {self.scored} scored", _extra(running=self.running))),
+            ("groups", f"{self.groups} complete" + _extra(dropped=self.dropped_groups, unequal=self.unequal_groups)),
+            ("episodes", f"{self.episodes} done, {self.scored} scored" + _extra(**{"in flight": self.running})),
             ("mean reward", "none" if mean is None else f"{mean:.4g}"),
             ("ends", _counts(self.ends)),
             ("failed attempts", _counts(self.failures)),
             ("refused forks", _counts(self.refused_forks)),
-            ("steps", f"{self.steps}, {self.steps / seconds:.1f}/s"),
-            ("tokens", f"{self.tokens}, {self.tokens / seconds:.1f}/s" if self.tokens else ""),
+            ("steps", _rate(self.steps, seconds)),
+            ("tokens", _rate(self.tokens, seconds) if self.tokens else ""),
             ("time", ", ".join(f"{name} {spent / busy:.0%}" for name, spent in shares.items())),
             ("seconds", f"{seconds:.1f}"),
         ]
@@ -118,13 +118,14 @@ class Summary:
         return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
 
 
+def _rate(count: int, seconds: float) -> str:
+    rate = count / seconds
+    return f"{count}, {rate:.0f}/s" if rate >= 100 else f"{count}, {rate:.1f}/s"
+
+
 def _counts(counter: Counter[str]) -> str:
-    return ", ".join(f"{name} {count}" for name, count in counter.most_common())
+    return ", ".join(f"{count} {name}" for name, count in counter.most_common())
 
 
 def _extra(**counts: int) -> str:
-    return ", ".join(f"{count} {name}" for name, count in counts.items() if count)
-
-
-def _joined(text: str, more: str) -> str:
-    return f"{text}, {more}" if more else text
+    return "".join(f", {count} {name}" for name, count in counts.items() if count)

@@ -1,6 +1,6 @@
 """Measure, print a table, write JSON.
 
-    python -m bench [--only core|wire|sandbox|code|record|containers]… [--rounds 20] [--out bench.json]
+    python -m bench [--only core|wire|sandbox|code|rollouts|record|containers]… [--rounds 20] [--out bench.json]
                              [--image NAME] [--env-image NAME]
 
 What is compared takes turns in short slices, so that other load on the machine affects both sides. A figure is the
@@ -22,7 +22,7 @@ from bench.figure import Figure, show
 ROOT = Path(__file__).parents[1]
 """The folder that worker processes import this package from."""
 
-PARTS = ("core", "wire", "sandbox", "code", "record", "containers")
+PARTS = ("core", "wire", "sandbox", "code", "rollouts", "record", "containers")
 
 
 def main() -> None:
@@ -70,6 +70,10 @@ def measure(part: str, options: argparse.Namespace) -> list[Figure]:
             from bench import record
 
             return record.measure(options.rounds)
+        case "rollouts":
+            from bench import rollouts
+
+            return rollouts.measure(options.rounds)
         case _:
             from bench.containers import run as containers
 

@@ -75,6 +75,55 @@ def test_members_of_a_group_can_be_forks_of_one_reset(codeact):
     assert not played.summary.failures
 
 
+PREPARED = f"""
+from envweave.envs.codeact import CodeAction, CodeActEnvironment
+
+class Prepared(CodeActEnvironment):
+    def reset(self, *, seed: int | None = None, episode_id: str | None = None):
+        observation = super().reset(seed=seed, episode_id=episode_id)
+        self.step(CodeAction(code={PREPARE!r}))
+        return observation
+"""
+
+
+@pytest.mark.parametrize("place", ["local", "remote"])
+def test_members_that_are_forked_equal_their_parent_in_what_no_seed_decides(place, tmp_path):
+    file = tmp_path / "prepared.py"
+    file.write_text(PREPARED)
+
+    def outputs(env, start):
+        (group,) = ew.rollout(env, ScriptedPolicy([code(LOOK)]), 1, group_size=8, start=start, max_turns=1)
+        assert len(group.scored) == 8
+        return [last_output(episode) for episode in group]
+
+    def check(env):
+        forked = outputs(env, "fork")
+        assert len(set(forked)) == 1
+        assert re.search(r"[0-9a-f]{32} [0-9a-f]{16} \d+ 1 0\.\d+ first", forked[0])
+        assert len(set(outputs(env, "reset"))) == 8
+
+    if place == "local":
+        check(f"{file}:Prepared")
+    else:
+        with running_server(f"{file}:Prepared", "--allow-branching") as server:
+            check(server.url)
+
+
+def test_a_group_of_more_members_than_a_family_may_have_forks_waits_for_room():
+    played = ew.rollout("codeact", ScriptedPolicy([code("1")]), 1, group_size=80, at_once=80, start="fork", max_turns=1)
+    (group,) = played
+    assert len(group.scored) == 80
+    assert not played.summary.failures
+
+
+def test_more_leaves_than_a_family_may_have_forks_are_refused_by_name(codeact):
+    played = ew.rollout(codeact, ScriptedPolicy([code("1")]), 1, tree=ew.Branch(at=1, width=70), max_turns=2)
+    (group,) = played
+    refused = played.summary.refused_forks["usage.unsupported"]
+    assert refused >= 5  # 64 and the parent
+    assert len(group.scored) + refused == 70
+
+
 def test_a_limit_of_forks_is_a_named_refusal_and_the_tree_continues():
     options = {"limits": {"forks": 3}}
     played = ew.rollout(

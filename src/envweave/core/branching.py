@@ -120,7 +120,7 @@ class BranchingOperations(Operations):
 
     def copying(self) -> Flow[EpisodeSnapshot]:
         """A snapshot for one `restore`, in another environment of the same plan: the first half of a fork."""
-        if self._has("snapshot") or not self._has("fork"):
+        if not self._has("fork"):
             return (yield from self.snapshotting())
         self.referee.admit_reset()
         return EpisodeSnapshot(EnvCopy((yield from self._live_copy()), once=True), self.referee.save_episode())

@@ -22,13 +22,14 @@ from envweave.record import Recorder
 from envweave.record.header import header_of
 from envweave.registry.make import RecordTarget, prepare, spec
 from envweave.registry.recording import made_header, open_recorder
+from envweave.rollouts.attempts import Plan, Start
 from envweave.rollouts.episodes import Episode
 from envweave.rollouts.iterator import AsyncRollout, Rollout
 from envweave.rollouts.limits import Limits
 from envweave.rollouts.live import Rules
 from envweave.rollouts.policies import policies_of
 from envweave.rollouts.records import EpisodeRecords, has_record, recorded_episodes
-from envweave.rollouts.scheduler import Plan, Scheduler, Start
+from envweave.rollouts.scheduler import Scheduler
 from envweave.rollouts.trees import Branch
 
 
@@ -53,7 +54,8 @@ def rollout(env: Any, policy: Any, tasks: Any = None, **options: Any) -> Rollout
         tree=None               `ew.Branch(at=(2, 4), width=(4, 2))` forks episodes under way
         retries=1               how often an episode is repeated, on a fresh environment, if the machinery failed
         min_group=0             groups with fewer scored episodes are counted and left out
-        max_dead_groups=4       stop with `RolloutError` if nothing is scored in that many groups from the beginning
+        max_dead_groups=4       stop with `RolloutError` if that many groups in a row failed, or the first ones have no
+                                reward; None: never
         unfinished_reward=0.0   the reward of an episode that a limit ends before anything was scored
         keep_states=False       keep the state before each turn, for `ew.values`
         max_turns, max_tokens, max_episode_tokens, step_timeout, episode_timeout

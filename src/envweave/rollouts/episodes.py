@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import fsum, nan
 from typing import TYPE_CHECKING, Any
@@ -86,13 +86,22 @@ class Sample:
     episode: int = 0
     """The number of the episode within its group."""
 
-    def _extend(self, reply: Reply, turn: int, *, train: bool) -> None:
+    def weigh(self, values: Sequence[float | None]) -> bool:
+        """Set the advantages from those of the turns; the mask is 0 where there is none. False if there are none."""
+        known = [turn >= 0 and values[turn] is not None for turn in self.turns]
+        self.mask = [int(mask and own) for mask, own in zip(self.mask, known, strict=True)]
+        self.logprobs = [logprob if mask else 0.0 for logprob, mask in zip(self.logprobs, self.mask, strict=True)]
+        given = (values[turn] if mask else 0.0 for mask, turn in zip(self.mask, self.turns, strict=True))
+        self.advantages = [value or 0.0 for value in given]
+        return any(self.mask)
+
+    def _extend(self, reply: Reply, turn: int) -> None:
         prompt, drawn = reply.prompt_token_ids or (), reply.token_ids or ()
         told = prompt[len(self.tokens) :]
         logprobs = reply.logprobs if reply.logprobs is not None and len(reply.logprobs) == len(drawn) else None
         self.tokens += [*told, *drawn]
-        self.mask += [0] * len(told) + [int(train)] * len(drawn)
-        self.logprobs += [0.0] * len(told) + (list(logprobs or [nan] * len(drawn)) if train else [0.0] * len(drawn))
+        self.mask += [0] * len(told) + [1] * len(drawn)
+        self.logprobs += [0.0] * len(told) + list(logprobs or [nan] * len(drawn))
         self.turns += [-1] * len(told) + [turn] * len(drawn)
 
     def _is_continued_by(self, reply: Reply) -> bool:
@@ -131,6 +140,7 @@ class Episode:
     """Seconds since the epoch."""
     seconds: float = 0.0
     reset_seconds: float = 0.0
+    """For the reset or the fork that it began with, and for the forks made on its way."""
     wait_seconds: float = 0.0
     """Of `seconds`, those spent on neither the model nor the environment."""
     is_recorded: bool = False
@@ -212,18 +222,18 @@ class Episode:
         """Of the reset and all steps."""
         return self.reset_seconds + fsum(turn.env_seconds for turn in self.turns)
 
-    def samples(self, *, skip: int = 0) -> list[Sample]:
+    def samples(self) -> list[Sample]:
         """The token sequences of the episode; empty if the policy gave no tokens.
 
         Replies are in one sequence as long as each prompt continues what was there, token by token; else a new one
-        starts. The first `skip` turns are context and not trained on.
+        starts.
         """
         found: list[Sample] = []
         for agent in dict.fromkeys(turn.agent_id for turn in self.turns):
-            found += self._samples_of(agent, skip)
+            found += self._samples_of(agent)
         return [sample for sample in found if any(sample.mask)]
 
-    def _samples_of(self, agent: str | None, skip: int) -> list[Sample]:
+    def _samples_of(self, agent: str | None) -> list[Sample]:
         found: list[Sample] = []
         for number, turn in enumerate(self.turns):
             reply = turn.reply
@@ -231,7 +241,7 @@ class Episode:
                 continue
             if not found or not found[-1]._is_continued_by(reply):
                 found.append(Sample(agent_id=agent, episode=self.number))
-            found[-1]._extend(reply, number, train=number >= skip)
+            found[-1]._extend(reply, number)
         return found
 
 

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias, overload
 from envweave.errors import UsageError
 from envweave.rollouts.episodes import Episode, Sample, mean
 from envweave.rollouts.live import LiveEpisode
-from envweave.rollouts.trees import first_own_turn, tree_advantages, tree_grpo_advantages
+from envweave.rollouts.trees import mean_below, tree_advantages, tree_grpo_advantages
 
 Kind: TypeAlias = Literal["mean", "grpo", "rloo"]
 TreeKind: TypeAlias = Literal["tree", "tree-grpo"]
@@ -75,25 +75,32 @@ class Group:
         return [None if reward is None else (reward - center) * scale for reward in rewards]
 
     def samples(self, kind: Kind | TreeKind = "mean") -> list[Sample]:
-        """The token sequences of all episodes that have advantages. In a tree, each drawn token is trained once."""
+        """The token sequences of all episodes that have advantages. In a tree, each drawn token is trained once.
+
+        With the kinds that are not for trees, a turn that several leaves share has the mean of their advantages.
+        """
         found: list[Sample] = []
-        by_agent: dict[str | None, list[Any]] = {}
+        trained: set[int] = set()
+        by_agent: dict[str | None, list[list[float | None]]] = {}
         for place, episode in enumerate(self.episodes):
-            for sample in episode.samples(skip=first_own_turn(self.episodes, place)):
-                if sample.agent_id not in by_agent:
-                    by_agent[sample.agent_id] = self.advantages(kind, agent_id=sample.agent_id)
-                given = by_agent[sample.agent_id][place]
-                values = given if isinstance(given, list) else [given] * len(episode.turns)
-                if all(values[turn] is None for turn in sample.turns if turn >= 0):
-                    continue
-                sample.mask = [
-                    int(mask and values[turn] is not None) for mask, turn in zip(sample.mask, sample.turns, strict=True)
+            for sample in episode.samples():
+                agent = sample.agent_id
+                if agent not in by_agent:
+                    by_agent[agent] = self._turn_advantages(kind, agent)
+                values = [
+                    None if id(turn) in trained else value
+                    for turn, value in zip(episode.turns, by_agent[agent][place], strict=True)
                 ]
-                sample.advantages = [
-                    values[turn] if mask else 0.0 for mask, turn in zip(sample.mask, sample.turns, strict=True)
-                ]
-                found.append(sample)
+                if sample.weigh(values):
+                    found.append(sample)
+                    trained |= {id(episode.turns[turn]) for turn in sample.turns if turn >= 0}
         return found
+
+    def _turn_advantages(self, kind: Kind | TreeKind, agent_id: str | None) -> list[list[float | None]]:
+        """One for each turn of each episode."""
+        if kind == "tree" or kind == "tree-grpo":
+            return self.advantages(kind, agent_id=agent_id)
+        return mean_below(self.episodes, self.advantages(kind, agent_id=agent_id))
 
     @property
     def states(self) -> list[LiveEpisode]:
@@ -105,6 +112,11 @@ class Group:
         """Release the states. Without `keep_states` there are none."""
         for state in self.states:
             state.env.sync.close()
+
+    async def aclose(self) -> None:
+        """`close` for `await`."""
+        for state in self.states:
+            await state.env.close()
 
     def __iter__(self) -> Any:
         return iter(self.episodes)

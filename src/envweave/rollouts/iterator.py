@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import queue
 import threading
 import weakref
+from collections import deque
 from collections.abc import AsyncIterator, Callable
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from envweave.core.loop import LoopThread, refuse_blocking
 from envweave.rollouts.groups import Group
@@ -79,9 +79,13 @@ class Rollout:
         return self
 
     def __next__(self) -> Group:
+        item: Group | BaseException | None = None
         try:
-            item = self._runner.next()
+            item = self._runner.wait()
+            self._runner.take()
         except KeyboardInterrupt:
+            if item is not None and not self._runner.has(item):
+                self._runner.put_back(item)
             self.close()
             raise
         if item is None:
@@ -113,7 +117,8 @@ class _Runner:
         self.summary = Summary()
         self._make = make_scheduler
         self._progress = progress
-        self._items: queue.SimpleQueue[Group | BaseException | None] = queue.SimpleQueue()
+        self._items: deque[Group | BaseException | None] = deque()
+        self._added = threading.Event()
         self._wanted = asyncio.Semaphore(0)
         self._task: asyncio.Task[None] | None = None
         self._is_cancelled = False
@@ -121,18 +126,35 @@ class _Runner:
         self._ended = threading.Event()
         self._is_over = False
 
-    def next(self) -> Group | BaseException | None:
-        """The next group; an exception, or None at the end."""
-        if self._is_over and self._items.empty():
+    def wait(self) -> Group | BaseException | None:
+        """Wait for the next group, an exception, or None at the end. It stays there until it is taken."""
+        if self._is_over and not self._items:
             return None
         refuse_blocking(LOOP.loop)
         if not self._begun:
             self._begun = True
             asyncio.run_coroutine_threadsafe(self._main(), LOOP.loop)
         LOOP.loop.call_soon_threadsafe(self._wanted.release)
-        item = self._items.get()
-        self._is_over = not isinstance(item, Group)
-        return item
+        while not self._items:
+            self._added.wait()
+            self._added.clear()
+        return self._items[0]
+
+    def take(self) -> None:
+        """Remove what `wait` returned."""
+        if self._items:
+            self._is_over = not isinstance(self._items.popleft(), Group)
+
+    def has(self, item: Any) -> bool:
+        return bool(self._items) and self._items[0] is item
+
+    def put_back(self, item: Any) -> None:
+        """Undo `take`, whose caller was interrupted."""
+        self._items.appendleft(item)
+
+    def _put(self, item: Group | BaseException | None) -> None:
+        self._items.append(item)
+        self._added.set()
 
     async def _main(self) -> None:
         scheduler: Scheduler | None = None
@@ -147,20 +169,20 @@ class _Runner:
         except asyncio.CancelledError:
             pass
         except BaseException as error:
-            self._items.put(error)
+            self._put(error)
         finally:
             if scheduler is not None:
-                await scheduler.close()
                 for group in scheduler.take_ready():
-                    self._items.put(group)
-            self._items.put(None)
+                    self._put(group)
+                await scheduler.close()
+            self._put(None)
             self._ended.set()
 
     async def _give(self, scheduler: Scheduler) -> None:
         """Pass a group on whenever the caller asks for one."""
         await self._wanted.acquire()
         async for group in scheduler.groups():
-            self._items.put(group)
+            self._put(group)
             await self._wanted.acquire()
 
     def cancel(self) -> None:

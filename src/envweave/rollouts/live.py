@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from envweave.core.handle import AsyncEnvHandle
 from envweave.errors import (
+    CapacityError,
     ContextOverflowError,
     EnvError,
     EnvWeaveError,
@@ -18,12 +19,14 @@ from envweave.errors import (
     UsageError,
 )
 from envweave.record.log import EpisodeLog
-from envweave.requests import DEFAULT_AGENT, EpisodeEnd, NeedAction, ToolCall
+from envweave.requests import DEFAULT_AGENT, EpisodeEnd, NeedAction, Request, ToolCall
 from envweave.results import StepResult
 from envweave.rollouts.base import Conversation, Policy
 from envweave.rollouts.episodes import Episode, Turn, drawn_tokens, reward_parts
+from envweave.rollouts.forks import Forks
 from envweave.rollouts.limits import Limits
 from envweave.rollouts.policies import FunctionPolicy
+from envweave.rollouts.pool import EnvPool
 
 T = TypeVar("T")
 
@@ -66,21 +69,25 @@ class Rules:
 class LiveEpisode:
     """Plays one episode. `start` or `fork` begins it; `play` continues it to its end, or to a step."""
 
-    def __init__(
-        self, env: AsyncEnvHandle[Any, Any, Any, Any], episode: Episode, rules: Rules, log: Any = None
-    ) -> None:
+    def __init__(self, env: AsyncEnvHandle[Any, Any, Any, Any], episode: Episode, rules: Rules, pool: EnvPool) -> None:
         self.env = env
         self.episode = episode
-        self.log = log
+        self.log: EpisodeLog | None = None
+        self.first: tuple[Any, float] | None = None
         self._rules = rules
+        self._pool = pool
         self._observation: Any = None
         self._conversations: dict[str | None, Conversation] = {}
         self._last_turns: dict[str | None, Turn] = {}
         self._tokens = 0
-        self._forking = asyncio.Lock()
+        self._forks: Forks | None = None
+        self._arrival: asyncio.Future[AsyncEnvHandle[Any, Any, Any, Any]] | None = None
+        """The environment, if it is still being made."""
+        self._pending: tuple[Request, ...] | None = None
+        """What it will wait for then."""
 
     async def start(self, **reset: Any) -> Any:
-        """Reset the environment. Returns the first observation."""
+        """Reset the environment. Returns the first observation. Raises `AttemptError`, `UsageError`."""
         begun = time.perf_counter()
         try:
             result = await self._timed(self.env.reset(**reset))
@@ -105,37 +112,70 @@ class LiveEpisode:
         """The episode of a branch that starts here."""
         return replace(self.episode, number=number, parent=(self.episode.number, len(self.episode.turns)), failures=[])
 
-    async def fork(self, episode: Episode, rules: Rules | None = None) -> LiveEpisode:
-        """An independent episode at the same point, which shares the turns so far. Raises `UnsupportedError`.
+    async def fork(
+        self, episode: Episode, rules: Rules | None = None, pool: EnvPool | None = None, *, is_played: bool = True
+    ) -> LiveEpisode:
+        """An independent episode at the same point, which shares the turns so far. A pool owns its environment.
 
-        Forks of one environment are made one after the other; see `fork_all` for many.
+        Raises `UnsupportedError` or `CapacityError` if there is no room, `AttemptError` if the machinery failed.
         """
-        async with self._forking:
-            env = await self.env.fork()
+        begun = time.perf_counter()
+        twin = self.branch(episode, rules, pool, is_played=is_played)
+        await twin.settle()
+        episode.reset_seconds = time.perf_counter() - begun
+        return twin
+
+    def branch(
+        self, episode: Episode, rules: Rules | None = None, pool: EnvPool | None = None, *, is_played: bool = True
+    ) -> LiveEpisode:
+        """The same without waiting for its environment: the policy can be asked meanwhile; `settle` waits and raises.
+
+        Nothing may be done with this episode's environment before `settle`, which `play` calls.
+        """
+        pool = pool or self._pool
+        if self._forks is None:
+            self._forks = Forks(self.env, self._rules.limits.step_timeout)
         own = self.episode
         episode.turns, episode.steps, episode.task_id = list(own.turns), own.steps, own.task_id
         episode.totals, episode.unscored = dict(own.totals), set(own.unscored)
-        twin = LiveEpisode(env, episode, rules or self._rules)
+        twin = LiveEpisode(self.env, episode, rules or self._rules, pool)
+        twin._arrival = self._forks.request(pool, is_played=is_played)
         twin.first = self.first
-        twin._observation, twin._tokens = self._observation, self._tokens
+        twin._pending, twin._observation, twin._tokens = self._now_pending(), self._observation, self._tokens
         twin._conversations = {agent: one.copy() for agent, one in self._conversations.items()}
         return twin
 
-    async def fork_all(
-        self, episodes: Sequence[Episode], rules: Rules | None = None
-    ) -> list[LiveEpisode | EnvWeaveError]:
-        """One fork for each episode, or why there is none. Forks make forks, so that many are made at once."""
-        if not episodes:
-            return []
+    async def settle(self) -> None:
+        """Wait for the environment, and until no forks of it are being made. Raises as `fork` does."""
+        if self._arrival is None and self._forks is None:
+            return
+        begun = time.perf_counter()
         try:
-            twin = await self.fork(episodes[0], rules)
+            if self._arrival is not None:
+                self.env = await self._arrival
+                self._arrival = self._pending = None
+            elif self._forks is not None:
+                await self._forks.settled()
+                self._forks = None
+        except TimeoutError as error:
+            raise AttemptError("step_timeout", "fork", error) from error
+        except (UnsupportedError, CapacityError):
+            raise
         except EnvWeaveError as error:
-            return [error] * len(episodes)
-        half = len(episodes) // 2
-        mine, its = await asyncio.gather(
-            self.fork_all(episodes[1 : half + 1], rules), twin.fork_all(episodes[half + 1 :], rules)
-        )
-        return [twin, *mine, *its]
+            raise AttemptError("infra_error", "fork", error) from error
+        finally:
+            self.episode.reset_seconds += time.perf_counter() - begun
+
+    def abandon(self) -> None:
+        """Need the environment no longer that is being made."""
+        arrival = self._arrival
+        if arrival is not None and not arrival.cancel() and not arrival.cancelled() and arrival.exception() is None:
+            self._pool.discard(arrival.result())
+
+    @property
+    def has_env(self) -> bool:
+        """Whether the environment is there; see `branch`."""
+        return self._arrival is None
 
     async def play(self, until: int | None = None) -> bool:
         """Play to the end, or until `until` steps were made. Returns whether the episode is over.
@@ -152,7 +192,7 @@ class LiveEpisode:
                 episode.end = "max_tokens"
             else:
                 await self._step()
-        self._finish()
+        await self._finish()
         return True
 
     async def _step(self) -> None:
@@ -165,6 +205,7 @@ class LiveEpisode:
                 return
             if state is not None:
                 turns[0].state = state
+            await self.settle()
             begun = time.perf_counter()
             try:
                 result = await self._timed(self.env.step(self._action(needs, turns)))
@@ -182,8 +223,11 @@ class LiveEpisode:
             self._take(turns, result, time.perf_counter() - begun)
             return
 
+    def _now_pending(self) -> tuple[Request, ...]:
+        return self.env.pending if self._pending is None else self._pending
+
     def _needs(self) -> list[NeedAction]:
-        pending = self.env.pending
+        pending = self._now_pending()
         for request in pending:
             if isinstance(request, ToolCall):
                 raise UnsupportedError(f"{self.env.id} asks for the tool {request.tool_name!r}", "drive it from Python")
@@ -192,16 +236,24 @@ class LiveEpisode:
     async def _kept_state(self) -> LiveEpisode | None:
         if not self._rules.keep_states:
             return None
+        await self.settle()
         try:
-            return await self.fork(self.branched(self.episode.number))
-        except UnsupportedError:
+            return await self.fork(self.branched(self.episode.number), is_played=False)
+        except (UnsupportedError, CapacityError):
             return None
 
     async def _turns(self, needs: list[NeedAction]) -> list[Turn]:
         agents = [None if need.agent_id == DEFAULT_AGENT and len(needs) == 1 else need.agent_id for need in needs]
         if len(needs) == 1:
             return [await self._turn(agents[0], needs[0])]
-        return await asyncio.gather(*(self._turn(agent, need) for agent, need in zip(agents, needs, strict=True)))
+        asked = [asyncio.ensure_future(self._turn(agent, need)) for agent, need in zip(agents, needs, strict=True)]
+        try:
+            return await asyncio.gather(*asked)
+        except BaseException:  # an agent has failed: the others are asked for nothing more
+            for one in asked:
+                one.cancel()
+            await asyncio.gather(*asked, return_exceptions=True)
+            raise
 
     async def _turn(self, agent: str | None, need: NeedAction) -> Turn:
         policy = self._rules.policy(agent)
@@ -296,8 +348,9 @@ class LiveEpisode:
             else {turn.agent_id: a for turn, a in zip(turns, actions, strict=True)}
         )
 
-    def _finish(self) -> None:
+    async def _finish(self) -> None:
         """Keep what the environment said last."""
+        await self.settle()
         self.episode.last_messages = {agent: one.new for agent, one in self._conversations.items()}
 
     async def _timed(self, work: Awaitable[T]) -> T:

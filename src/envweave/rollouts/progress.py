@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from envweave.rollouts.summary import Summary
+
+_TERMINAL = threading.Lock()
+"""Held by the rollout that shows its table: two at once would overwrite each other."""
 
 
 class Progress:
@@ -18,13 +22,22 @@ class Progress:
     @contextmanager
     def showing(self, summary: Summary) -> Iterator[None]:
         """Refresh the table four times a second; the last one stays."""
-        if not (sys.stderr.isatty() if self._wanted is None else self._wanted):
+        if not (sys.stderr.isatty() if self._wanted is None else self._wanted) or not _TERMINAL.acquire(blocking=False):
             yield
             return
-        from rich.console import Console  # only for those who look
-        from rich.live import Live
-        from rich.text import Text
+        try:
+            with _table(summary):
+                yield
+        finally:
+            _TERMINAL.release()
 
-        console = Console(stderr=True)
-        with Live(console=console, get_renderable=lambda: Text(str(summary)), refresh_per_second=4):
-            yield
+
+@contextmanager
+def _table(summary: Summary) -> Iterator[None]:
+    from rich.console import Console  # only for those who look
+    from rich.live import Live
+    from rich.text import Text
+
+    console = Console(stderr=True)
+    with Live(console=console, get_renderable=lambda: Text(str(summary)), refresh_per_second=4):
+        yield

@@ -6,12 +6,12 @@ import time
 from collections import Counter
 from dataclasses import dataclass, field
 from math import fsum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from envweave.errors import EnvWeaveError
+from envweave.rollouts.episodes import Episode, Failure, drawn_tokens
 
 if TYPE_CHECKING:
-    from envweave.rollouts.episodes import Failure
     from envweave.rollouts.groups import Group
 
 
@@ -55,24 +55,31 @@ class Summary:
         """Over the scored episodes; None if there are none."""
         return self.total_reward / self.scored if self.scored else None
 
-    def add(self, group: Group) -> None:
+    def add_attempt(self, episode: Episode, seconds: float, env_seconds: float) -> None:
+        """Count the work of an attempt, of which a branch has only its own turns."""
+        turns = episode.turns[episode.parent[1] if episode.parent else 0 :]
+        model = fsum(turn.model_seconds for turn in turns)
+        env = env_seconds + fsum(turn.env_seconds for turn in turns)
+        self.attempts += episode.parent is None
+        self.steps += len({turn.step for turn in turns})
+        self.tokens += sum(drawn_tokens(turn.reply) for turn in turns if turn.reply is not None)
+        self.model_seconds += model
+        self.env_seconds += env
+        self.wait_seconds += max(0.0, seconds - model - env)
+
+    def add_episode(self, episode: Episode) -> None:
+        """Count an episode that is over, after its last attempt."""
+        self.episodes += 1
+        self.ends[episode.end] += 1
+        reward = episode.reward
+        if reward is not None:
+            self.scored += 1
+            self.total_reward += reward
+
+    def add_group(self, group: Group) -> None:
         """Count a complete group."""
         self.groups += 1
         self.unequal_groups += not group.same_start
-        self.episodes += len(group.episodes)
-        rewards = [reward for reward in group.rewards if reward is not None]
-        self.scored += len(rewards)
-        self.total_reward += fsum(rewards)
-        turns = {id(turn): turn for episode in group.episodes for turn in episode.turns}.values()
-        self.steps += len(turns)
-        self.tokens += sum(_tokens(turn.reply) for turn in turns if turn.reply is not None)
-        self.model_seconds += fsum(turn.model_seconds for turn in turns)
-        self.env_seconds += fsum(turn.env_seconds for turn in turns)
-        for episode in group.episodes:
-            self.ends[episode.end] += 1
-            self.attempts += episode.attempts
-            self.wait_seconds += episode.wait_seconds
-            self.env_seconds += episode.reset_seconds
 
     def count_failure(self, failure: Failure) -> None:
         self.failures[failure.cause] += 1
@@ -81,7 +88,8 @@ class Summary:
         self.refused_forks[error.code] += 1
 
     def stop(self) -> None:
-        """End the clock."""
+        """End the clock; nothing runs any more."""
+        self.running = 0
         self._ended = self._ended or time.perf_counter()
 
     def rows(self) -> list[tuple[str, str]]:
@@ -91,14 +99,14 @@ class Summary:
         busy = max(self.model_seconds + self.env_seconds + self.wait_seconds, 1e-9)
         shares = {"model": self.model_seconds, "environment": self.env_seconds, "waiting": self.wait_seconds}
         rows = [
-            ("groups", _joined(f"{self.groups}", _extra(dropped=self.dropped_groups, unequal=self.unequal_groups))),
-            ("episodes", _joined(f"{self.episodes}, {self.scored} scored", _extra(running=self.running))),
+            ("groups", f"{self.groups} complete" + _extra(dropped=self.dropped_groups, unequal=self.unequal_groups)),
+            ("episodes", f"{self.episodes} done, {self.scored} scored" + _extra(**{"in flight": self.running})),
             ("mean reward", "none" if mean is None else f"{mean:.4g}"),
             ("ends", _counts(self.ends)),
             ("failed attempts", _counts(self.failures)),
             ("refused forks", _counts(self.refused_forks)),
-            ("steps", f"{self.steps}, {self.steps / seconds:.1f}/s"),
-            ("tokens", f"{self.tokens}, {self.tokens / seconds:.1f}/s" if self.tokens else ""),
+            ("steps", _rate(self.steps, seconds)),
+            ("tokens", _rate(self.tokens, seconds) if self.tokens else ""),
             ("time", ", ".join(f"{name} {spent / busy:.0%}" for name, spent in shares.items())),
             ("seconds", f"{seconds:.1f}"),
         ]
@@ -110,17 +118,14 @@ class Summary:
         return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
 
 
-def _tokens(reply: Any) -> int:
-    return len(reply.token_ids) if reply.token_ids is not None else reply.usage.completion_tokens
+def _rate(count: int, seconds: float) -> str:
+    rate = count / seconds
+    return f"{count}, {rate:.0f}/s" if rate >= 100 else f"{count}, {rate:.1f}/s"
 
 
 def _counts(counter: Counter[str]) -> str:
-    return ", ".join(f"{name} {count}" for name, count in counter.most_common())
+    return ", ".join(f"{count} {name}" for name, count in counter.most_common())
 
 
 def _extra(**counts: int) -> str:
-    return ", ".join(f"{count} {name}" for name, count in counts.items() if count)
-
-
-def _joined(text: str, more: str) -> str:
-    return f"{text}, {more}" if more else text
+    return "".join(f", {count} {name}" for name, count in counts.items() if count)

@@ -45,17 +45,6 @@ class Branch:
         return prod(self.width)
 
 
-def first_own_turn(episodes: Sequence[Episode], place: int) -> int:
-    """How many turns of an episode are trained with an earlier episode of the group that has them too."""
-    earlier = {id(turn) for episode in episodes[:place] if episode.reward is not None for turn in episode.turns}
-    shared = 0
-    for turn in episodes[place].turns:
-        if id(turn) not in earlier:
-            break
-        shared += 1
-    return shared
-
-
 def tree_advantages(episodes: Sequence[Episode], rewards: Rewards) -> list[list[float | None]]:
     """TreeRL: a turn's value is the mean reward of the leaves below it; it is compared with root and parent."""
     leaves = _leaves(episodes, rewards)
@@ -90,10 +79,15 @@ def tree_grpo_advantages(episodes: Sequence[Episode], rewards: Rewards, epsilon:
             if reward is not None and len(values) >= 2
         ]
         leaf.append(fsum(parts) if parts else None)
-    below = _leaves(episodes, leaf)
+    return mean_below(episodes, leaf)
+
+
+def mean_below(episodes: Sequence[Episode], values: Rewards) -> list[list[float | None]]:
+    """For each turn, the mean over the leaves that have it and a value. None for the turns of a leaf that has none."""
+    below = _leaves(episodes, values)
     return [
-        [_mean(below[id(turn)]) if worth is not None else None for turn in episode.turns]
-        for episode, worth in zip(episodes, leaf, strict=True)
+        [_mean(below[id(turn)]) if value is not None else None for turn in episode.turns]
+        for episode, value in zip(episodes, values, strict=True)
     ]
 
 

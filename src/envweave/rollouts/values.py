@@ -13,6 +13,7 @@ from envweave.rollouts.iterator import LOOP
 from envweave.rollouts.limits import Limits
 from envweave.rollouts.live import AttemptError, LiveEpisode, Rules
 from envweave.rollouts.policies import policies_of
+from envweave.rollouts.pool import EnvPool
 
 
 def values(
@@ -40,26 +41,34 @@ async def async_values(
     if not all(isinstance(state, LiveEpisode) for state in states):
         raise UsageError("a state is missing", "play with keep_states=True; a limit of forks may have been reached")
     rules = Rules(policies_of(policy), Limits(**limits))
-    slots = asyncio.Semaphore(at_once)
+    slots, pool = asyncio.Semaphore(at_once), EnvPool()
+
+    async def one(state: LiveEpisode, number: int) -> float | None:
+        """What a continuation earns."""
+        episode = state.branched(number)
+        async with slots:
+            try:
+                live = await pool.fork(lambda: state.fork(episode, rules, pool))
+            except (EnvWeaveError, AttemptError):
+                return None
+            try:
+                await live.play()
+            except AttemptError:
+                return None
+            finally:
+                pool.discard(live.env)
+        agents = episode.returns  # the reward of several agents is their mean
+        earned = fsum(state.episode.totals.get(agent, 0.0) for agent in agents) / len(agents)
+        return None if episode.reward is None else episode.reward - earned
 
     async def worth(state: LiveEpisode) -> float | None:
-        episodes = [state.branched(number) for number in range(k)]
-        earned = fsum(total for total in state.episode.totals.values())
-        forks = await state.fork_all(episodes, rules)
-        return mean(await asyncio.gather(*(_played_on(fork, slots, earned) for fork in forks)))
+        return mean(await asyncio.gather(*(one(state, number) for number in range(k))))
 
-    return await asyncio.gather(*(worth(state) for state in states))
-
-
-async def _played_on(live: LiveEpisode | EnvWeaveError, slots: asyncio.Semaphore, earned: float) -> float | None:
-    """The reward of one continuation."""
-    if isinstance(live, EnvWeaveError):
-        return None
+    work = [asyncio.ensure_future(worth(state)) for state in states]
     try:
-        async with slots:
-            await live.play()
-        return None if live.episode.reward is None else live.episode.reward - earned
-    except AttemptError:
-        return None
+        return await asyncio.gather(*work)
     finally:
-        await live.env.close()
+        for each in work:
+            each.cancel()
+        await asyncio.gather(*work, return_exceptions=True)
+        await pool.close()

@@ -17,6 +17,8 @@ from envweave.lm.messages import Message
 from envweave.lm.reply import Reply, Usage
 from envweave.rollouts import ScriptedPolicy
 
+COUNTING = threading.Lock()
+
 
 class Guess(ew.Environment[int, int]):
     """Say the number that you are told."""
@@ -26,8 +28,9 @@ class Guess(ew.Environment[int, int]):
 
     def __init__(self, length: int = 1) -> None:
         self.length = length
-        type(self).open_now += 1
-        type(self).made += 1
+        with COUNTING:
+            type(self).open_now += 1
+            type(self).made += 1
 
     def reset(self, *, seed: int | None = None) -> int:
         self.number, self.left = (seed or 0) % 10, self.length
@@ -38,7 +41,8 @@ class Guess(ew.Environment[int, int]):
         return self.number, float(action == self.number), self.left == 0, False, {}
 
     def close(self) -> None:
-        type(self).open_now -= 1
+        with COUNTING:
+            type(self).open_now -= 1
 
 
 @pytest.fixture
@@ -463,6 +467,16 @@ def test_the_summary_is_a_table_of_what_was_done(guess):
     played = ew.rollout(guess, right, 2, group_size=2)
     list(played)
     text = str(played.summary)
-    assert "episodes     4, 4 scored" in text
+    assert "episodes     4 done, 4 scored" in text
     assert "mean reward  1" in text
-    assert "terminated 4" in text
+    assert "4 terminated" in text
+
+
+def test_of_two_rollouts_at_once_one_shows_a_table(guess, capsys):
+    first = ew.rollout(guess, right, 3, group_size=2, progress=True)
+    second = ew.rollout(guess, right, 3, group_size=2, progress=True)
+    next(first), next(second)
+    list(second), list(first)
+    assert capsys.readouterr().err.count("6 done, 6 scored") == 1
+    list(ew.rollout(guess, right, 3, group_size=2, progress=True))
+    assert "6 done, 6 scored" in capsys.readouterr().err

@@ -14,6 +14,9 @@ from envweave.tools.error import ToolError
 from envweave.tools.schema_arguments import SchemaArguments
 from envweave.tools.signature import FunctionArguments
 
+UNPARSED = ""
+"""The only argument of a call whose arguments a model has not written as a JSON object: what it wrote."""
+
 
 class Tool:
     """A function that an agent may call. `Tool.of(function)` derives everything from the function.
@@ -101,6 +104,8 @@ class Tool:
         try:
             if not isinstance(arguments, Mapping) or not all(isinstance(key, str) for key in arguments):
                 raise ValueError(f"the arguments are {arguments!r:.80}, not an object")
+            if UNPARSED in arguments:
+                raise ValueError(f"the arguments are {arguments[UNPARSED]!r:.80}, not a JSON object")
             return self._arguments.read(arguments)
         except ValueError as error:
             raise ToolError(f"{self.name}: {error}", kind="invalid_arguments") from None

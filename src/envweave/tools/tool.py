@@ -18,6 +18,10 @@ UNPARSED = ""
 """The only argument of a call whose arguments a model has not written as a JSON object: what it wrote."""
 
 
+LONGEST_FAILURE = 10_000
+"""Characters of what a tool raised that are passed on."""
+
+
 class Tool:
     """A function that an agent may call. `Tool.of(function)` derives everything from the function.
 
@@ -136,7 +140,11 @@ class Tool:
         return await value if inspect.isawaitable(value) else value
 
     def _failure(self, error: BaseException) -> ToolError:
-        return error if isinstance(error, ToolError) else ToolError(f"{self.name}: {describe(error)}")
+        if isinstance(error, ToolError):
+            return error
+        text = describe(error)
+        cut = "" if len(text) <= LONGEST_FAILURE else f"… [{len(text) - LONGEST_FAILURE} characters left out]"
+        return ToolError(f"{self.name}: {text[:LONGEST_FAILURE]}{cut}")
 
     def as_function(self) -> Callable[..., Any]:
         """Return a Python function that checks its arguments. It raises what the tool raises."""

@@ -98,7 +98,8 @@ class ChatInterface:
         if callable(getattr(self._env, "to_messages", None)):
             first = self._shown(observation)
         else:
-            first = [user_message("\n\n".join(part for part in (prompt, observation_text(observation)) if part))]
+            text = observation_text(observation)
+            first = [user_message(text if prompt.strip() in text else "\n\n".join(filter(None, (prompt, text))))]
         first = [user_message(BEGIN)] if first == [user_message("")] else first
         return [{"role": "system", "content": system}, *first] if system else first
 

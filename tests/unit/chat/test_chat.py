@@ -145,6 +145,29 @@ def test_of_several_tool_calls_those_before_a_refused_one_count():
         assert env.step(calls(call("jump"))).terminated
 
 
+@pytest.mark.parametrize(
+    ("observation", "told"),
+    [
+        ("How many?", "How many?"),
+        ("Now: How many?\nGo.", "Now: How many?\nGo."),
+        ("Go.", "How many?\n\nGo."),
+        ("", "How many?"),
+    ],
+)
+def test_the_prompt_of_the_task_is_told_once(observation, told):
+    class Asking:
+        tasks = ew.Tasks([{"prompt": "How many?"}])
+
+        def reset(self, *, task):
+            return observation
+
+        def step(self, action: str):
+            return "", 1.0, True, False, {}
+
+    with ew.make(Asking, chat=True) as env:
+        assert contents(env.reset().obs) == [told]
+
+
 def test_a_fork_knows_the_tools_that_were_listed():
     class Listing:
         def list(self):

@@ -19,7 +19,7 @@ def call(name, arguments="{}"):
 
 
 EPISODES = {
-    WORDS: ({"task": "lemon"}, ["melon", "", "lemon"]),
+    WORDS: ({"task": 1}, ["melon", "", "lemon"]),
     GOODS: ({"task": 3}, [call("look", '{"shelf": "A"}'), call("lok"), call("look", "[]"), "hi", call("ship")]),
     "lineworld": ({"seed": 1}, ['{"move": 1}', "left", '```json\n{"move": -1}\n```', "?", "?"]),
     "nim": ({"seed": 1}, [{"alice": '{"heap": 0, "count": 1}'}, {"bob": "?"}, {"bob": '{"heap": 0, "count": 7}'}]),
@@ -62,8 +62,8 @@ def test_a_conversation_is_the_same_over_plain_http():
 
 def test_one_server_has_chats_and_plain_sessions_side_by_side():
     with running_server(WORDS) as server, ew.make(server.url) as plain, ew.make(server.url, chat={"nudges": 0}) as chat:
-        plain.reset(task="crane")
-        chat.reset(task="crane")
+        plain.reset(task=0)
+        chat.reset(task=0)
         assert plain.step({"word": "crane"}).reward == 1.0
         assert chat.step("").done
         assert plain.action_schema()["required"] == ["word"]
@@ -71,7 +71,7 @@ def test_one_server_has_chats_and_plain_sessions_side_by_side():
 
 def test_a_vector_on_a_server_holds_conversations():
     with running_server(WORDS) as server, ew.make_vector(server.url, 3, chat=True) as vec:
-        reset = vec.reset(task=["crane", "lemon", "night"])
+        reset = vec.reset(task=[0, 1, 2])
         assert [obs.messages[0]["role"] for obs in reset.obs] == ["system"] * 3
         assert vec.step(["crane", "lemon", "x"]).reward == [1.0, 1.0, 0.0]
 
@@ -92,18 +92,18 @@ def test_a_reply_of_a_model_crosses_with_its_reasoning(how):
     with running_server(f"pkg://{__file__}:Thoughtful") as server:
         if how == "vector":
             with ew.make_vector(server.url, 2, chat=True) as vec:
-                vec.reset(task="lemon")
+                vec.reset(task=1)
                 assert vec.step([THOUGHT, THOUGHT]).reward == [1.0, 1.0]
             return
         with (EnvClient if how == "websocket" else HTTPEnvClient)(server.url, chat=True) as env:
-            assert type(env.reset(task="lemon").obs) is ChatObservation
+            assert type(env.reset(task=1).obs) is ChatObservation
             assert env.step(THOUGHT).reward == 1.0
 
 
 @pytest.mark.parametrize("wrong", [None, 3, {"content": 3}, {"tool_calls": [3]}])
 def test_a_driver_that_sends_no_message_is_told(wrong):
     with running_server(WORDS) as server, ew.make(server.url, chat=True) as env:
-        env.reset(task="lemon")
+        env.reset(task=1)
         with pytest.raises(ew.InvalidActionError):
             env.step(wrong)
         assert env.step("lemon").reward == 1.0

@@ -46,6 +46,14 @@ def test_info_shows_the_first_messages_that_a_model_would_see(id, words):
     assert words in "".join(message["content"] for message in messages)
 
 
+def test_info_shows_messages_as_a_model_reads_them_and_its_tools():
+    id = "pkg://envweave.examples.warehouse:Warehouse"
+    assert [tool["function"]["name"] for tool in data("info", id)["tools"]] == ["look", "take", "ship"]
+    shown = [line.strip() for line in envweave("info", "lineworld").stdout.splitlines()]
+    place = shown.index("[user]")
+    assert shown[place + 1 : place + 4] == ["pos: 0", "goal: 5", "t: 0"]
+
+
 def test_info_lists_the_number_of_tasks_the_splits_and_the_first_prompts():
     found = data("info", "pkg://envweave.testing.suites.quiz:QuizEnv")["tasks"]
     assert (found["number"], found["splits"]) == (250, {"test": 84, "train": 166})

@@ -26,7 +26,7 @@ def last(messages):
 def guess_words(messages, model):
     """The first word that no clue excludes."""
     used = [message["content"] for message in messages if message["role"] == "assistant"]
-    return next(word for word in WordGame.tasks.ids if word not in used)
+    return next(task["word"] for task in WordGame.tasks if task["word"] not in used)
 
 
 def fill_order(messages, model):
@@ -70,7 +70,7 @@ PLAYS = {
     "lineworld": ("lineworld", {}, walk_to_the_goal, None, [-0.01, -0.01, -0.01, -0.01, 1.0]),
     "nim": ("nim", {}, take_a_heap, None, [{"alice": 0.0, "bob": 0.0}] * 2 + [{"alice": 1.0, "bob": -1.0}]),
     "warehouse": ("pkg://envweave.examples.warehouse:Warehouse", {}, fill_order, "order-7", [0.0, 1.0]),
-    "word game": ("pkg://envweave.examples.word_game:WordGame", {}, guess_words, "night", [0.0, 0.0, 1.0]),
+    "word game": ("pkg://envweave.examples.word_game:WordGame", {}, guess_words, "2", [0.0, 0.0, 1.0]),
 }
 
 

@@ -20,6 +20,7 @@ from typing import Any, ClassVar
 
 from envweave.errors import InvalidActionError, LanguageModelError, UsageError
 from envweave.lm.messages import FunctionCall, Message
+from envweave.tools.tool import UNPARSED
 
 Schema = Mapping[str, Any]
 
@@ -152,7 +153,7 @@ class ToolsFormat(ChatFormat):
         try:
             arguments: Any = call.parse()
         except LanguageModelError:
-            arguments = {"": call.arguments}
+            arguments = {UNPARSED: call.arguments}
         return {"type": "call_tool", "tool_name": call.name, "arguments": arguments}
 
 

@@ -43,8 +43,8 @@ class CodingEnvironment(CodeEnvironment[CodeAction, CodeObservation]):
     The reward is `transform`'s. The default is `create_safe_env_transform`: -1 for code that uses dangerous functions,
     -0.2 for code that does not parse, +0.1 for short code, once in an episode. With None, steps are not scored.
     In an episode with a task, the reward is that of the submission, and the default transform is not applied. `tasks`
-    are `Tasks`, rows, the path of a JSONL file or `"programming"`; `max_steps` and `max_seconds` are the budget of an
-    episode with a task. `modules` are imported beforehand; `limits` and `sandbox` configure the isolation.
+    are `Tasks`, rows, a `.jsonl` or `.parquet` file or `"programming"`; `max_steps` and `max_seconds` are the budget of
+    an episode with a task. `modules` are imported beforehand; `limits` and `sandbox` configure the isolation.
     """
 
     def __init__(

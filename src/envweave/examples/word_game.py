@@ -23,7 +23,7 @@ class Clue(ew.Observation):
 class WordGame(ew.Environment[Guess, Clue]):
     """Find a hidden word of five letters. Reply with a word only."""
 
-    tasks = ew.Tasks([{"id": word, "word": word} for word in ("crane", "lemon", "night", "piano", "sugar", "tiger")])
+    tasks = ew.Tasks([{"word": word} for word in ("crane", "lemon", "night", "piano", "sugar", "tiger")])
 
     def reset(self, *, task: ew.Task) -> Clue:
         self._word, self._left = task["word"], 6

@@ -17,6 +17,8 @@ def create_app(
     *,
     env_name: str | None = None,
     state_type: Any = None,
+    action_cls: Any = None,
+    observation_cls: Any = None,
     state_cls: Any = None,
     max_concurrent_envs: int | None = None,
     **settings: Any,
@@ -24,12 +26,14 @@ def create_app(
     """Serve an environment: a class, a function that makes one, an instance or an `EnvSpec`.
 
     Types are read off the environment where they are not given. `settings` are those of
-    `envweave.server.settings.Settings`; `max_concurrent_envs` and `state_cls` are OpenEnv's words for `max_sessions`
-    and `state_type`. An instance has one session at a time and is closed with the server.
+    `envweave.server.settings.Settings`. `action_cls`, `observation_cls`, `state_cls` and `max_concurrent_envs` are
+    OpenEnv's words for `action_type`, `observation_type`, `state_type` and `max_sessions`. An instance has one session
+    at a time and is closed with the server.
     """
     if max_concurrent_envs is not None:
         settings.setdefault("max_sessions", max_concurrent_envs)
-    offer = Offer.of(env, action_type, observation_type, state_type or state_cls, env_name)
+    types = (action_type or action_cls, observation_type or observation_cls, state_type or state_cls)
+    offer = Offer.of(env, *types, env_name)
     assembly = Assembly(offer, settings)
     app = FastAPI(
         title=assembly.title,

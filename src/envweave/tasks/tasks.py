@@ -6,7 +6,7 @@ import os
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from operator import index
+from operator import eq, index
 from random import Random
 from typing import Any, Self, overload
 
@@ -18,7 +18,7 @@ from envweave.tasks.jsonl import JSONLRows
 from envweave.tasks.rows import JoinedRows, ListedRows, MappedRows, Rows, SelectedRows
 
 NEAREST_AMONG = 10_000
-"""How many IDs are compared to suggest one."""
+"""How many IDs are compared to suggest one: of more, those with the same letters in the same places."""
 
 
 class Tasks(Sequence[Task]):
@@ -141,7 +141,10 @@ class Tasks(Sequence[Task]):
             return self._places[id]
         except KeyError:
             pass
-        near = nearest(id, list(self._places)[:NEAREST_AMONG])
+        likely = list(self._places)
+        if len(likely) > NEAREST_AMONG:
+            likely = sorted(likely, key=lambda known: -sum(map(eq, known, id)))[:NEAREST_AMONG]
+        near = nearest(id, likely)
         hint = f"did you mean {near!r}?" if near else f"there are {len(self)} tasks; tasks.ids has their IDs"
         raise TaskNotFoundError(f"no task {id!r}", hint)
 

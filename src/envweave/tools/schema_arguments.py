@@ -1,6 +1,7 @@
-"""Arguments of a tool that is known only by its JSON Schema: its Python signature, and a check of the names.
+"""Arguments of a tool that is known only by its JSON Schema: its Python signature, and a check of names and types.
 
-Values are checked by the tool itself or by the server behind it.
+The type and the enum of each argument are checked. What is inside of it is checked by the tool itself or by the server
+behind it.
 """
 
 from __future__ import annotations
@@ -13,6 +14,10 @@ from typing import Any, Literal
 
 _TYPES: dict[str, Any] = {
     "string": str, "integer": int, "number": float, "boolean": bool, "array": list, "object": dict, "null": None,
+}  # fmt: skip
+_VALUES: dict[str, tuple[type, ...]] = {
+    "string": (str,), "integer": (int,), "number": (int, float), "boolean": (bool,), "array": (list, tuple),
+    "object": (Mapping,), "null": (type(None),),
 }  # fmt: skip
 
 
@@ -41,13 +46,14 @@ class SchemaArguments:
         self.signature = self._signature()
 
     def read(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the arguments. Raises `ValueError` if one is missing or unknown."""
+        """Return the arguments. Raises `ValueError` if one is missing, unknown or of another type."""
         for name in self._required:
             if name not in arguments:
                 raise ValueError(f"{name}: is required")
-        for name in arguments:
+        for name, value in arguments.items():
             if self._additional is False and name not in self._properties:
                 raise ValueError(f"{name[:80]}: there is no such parameter")
+            _check(name, value, self._properties.get(name, {}))
         return dict(arguments)
 
     def from_call(self, bound: inspect.BoundArguments) -> dict[str, Any]:
@@ -106,6 +112,24 @@ def _annotation(schema: Mapping[str, Any]) -> Any:
     if choices and all(isinstance(one, str | int | bool | None) for one in choices):
         return Literal[tuple(choices)]
     return _TYPES.get(kind, inspect.Parameter.empty) if isinstance(kind, str) else inspect.Parameter.empty
+
+
+def _check(name: str, value: Any, schema: Mapping[str, Any]) -> None:
+    """Raise `ValueError` for a value that has another type than the schema says, or is none of its choices."""
+    kinds = [schema["type"]] if isinstance(schema.get("type"), str) else _list(schema.get("type"))
+    if kinds and not any(_is(value, kind) for kind in kinds):
+        raise ValueError(f"{name[:80]}: should be of type {' or '.join(map(str, kinds))}, got {value!r:.80}")
+    choices = _list(schema.get("enum"))
+    if choices and value not in choices:
+        raise ValueError(f"{name[:80]}: should be one of {choices!r:.200}, got {value!r:.80}")
+
+
+def _is(value: Any, kind: Any) -> bool:
+    if isinstance(value, bool) and kind in ("integer", "number"):
+        return False
+    if isinstance(value, float) and kind == "integer":
+        return value.is_integer()
+    return not isinstance(kind, str) or kind not in _VALUES or isinstance(value, _VALUES[kind])
 
 
 def _takes_null(schema: Mapping[str, Any]) -> bool:

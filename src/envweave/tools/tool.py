@@ -14,6 +14,13 @@ from envweave.tools.error import ToolError
 from envweave.tools.schema_arguments import SchemaArguments
 from envweave.tools.signature import FunctionArguments
 
+UNPARSED = ""
+"""The only argument of a call whose arguments a model has not written as a JSON object: what it wrote."""
+
+
+LONGEST_FAILURE = 10_000
+"""Characters of what a tool raised that are passed on."""
+
 
 class Tool:
     """A function that an agent may call. `Tool.of(function)` derives everything from the function.
@@ -101,6 +108,8 @@ class Tool:
         try:
             if not isinstance(arguments, Mapping) or not all(isinstance(key, str) for key in arguments):
                 raise ValueError(f"the arguments are {arguments!r:.80}, not an object")
+            if UNPARSED in arguments:
+                raise ValueError(f"the arguments are {arguments[UNPARSED]!r:.80}, not a JSON object")
             return self._arguments.read(arguments)
         except ValueError as error:
             raise ToolError(f"{self.name}: {error}", kind="invalid_arguments") from None
@@ -131,7 +140,11 @@ class Tool:
         return await value if inspect.isawaitable(value) else value
 
     def _failure(self, error: BaseException) -> ToolError:
-        return error if isinstance(error, ToolError) else ToolError(f"{self.name}: {describe(error)}")
+        if isinstance(error, ToolError):
+            return error
+        text = describe(error)
+        cut = "" if len(text) <= LONGEST_FAILURE else f"… [{len(text) - LONGEST_FAILURE} characters left out]"
+        return ToolError(f"{self.name}: {text[:LONGEST_FAILURE]}{cut}")
 
     def as_function(self) -> Callable[..., Any]:
         """Return a Python function that checks its arguments. It raises what the tool raises."""

@@ -1,5 +1,6 @@
 """Environments as a model sees them, in this process."""
 
+import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -7,9 +8,10 @@ import pytest
 
 import envweave as ew
 from envweave.chat import ChatObservation
-from envweave.errors import UsageError
+from envweave.errors import InvalidActionError, UsageError
 from envweave.examples.warehouse import Warehouse
 from envweave.examples.word_game import WordGame
+from envweave.tools import CallTool
 
 
 def call(name, arguments="{}", id="1"):
@@ -30,10 +32,10 @@ def reasons(result):
 
 def test_an_episode_with_text_actions():
     with ew.make(WordGame, chat=True) as env:
-        first = env.reset(task="lemon")
+        first = env.reset(task=1)
         assert isinstance(first.obs, ChatObservation)
         assert [message["role"] for message in first.obs.messages] == ["system", "user"]
-        assert first.info["task_id"] == "lemon"
+        assert first.info["task_id"] == "1"  # not the word
         result = env.step("melon")
         assert contents(result.obs) == ["marks: +=+==\nguesses_left: 5"]
         assert (result.reward, result.done) == (0.0, False)
@@ -61,7 +63,7 @@ def test_the_environment_sets_the_reward_of_an_unreadable_reply():
         unreadable_reward = -1.0
 
     with ew.make(Strict, chat={"nudges": 0}) as env:
-        env.reset(task="lemon")
+        env.reset(task=1)
         result = env.step("")
         assert (result.reward, result.done) == (-1.0, True)
 
@@ -94,6 +96,99 @@ def test_authors_say_what_a_model_sees_and_how_it_replies():
         assert "invalid literal" in contents(env.step("a lot").obs)[0]
         result = env.step("€30")
         assert (result.reward, contents(result.obs)) == (30.0, ["sold"])
+
+
+@pytest.mark.parametrize("reply", ['{"mvoe": 1}', "[1]", "3", {"role": "assistant", "content": None}])
+def test_whatever_an_author_s_reader_raises_is_a_reply_that_cannot_be_read(reply):
+    class Reader:
+        unreadable_reward = -1.0
+
+        def reset(self):
+            return ""
+
+        def step(self, action: int):
+            return action, 1.0, True, False, {}
+
+        def read_reply(self, message):
+            return json.loads(message.content)["move"]
+
+    with ew.make(Reader, chat={"nudges": 1}) as env:
+        assert contents(env.reset().obs) == ["The episode begins."]  # endpoints refuse empty messages
+        told = env.step(reply)
+        assert told.info["unreadable"].startswith("the reply cannot be read: ")
+        assert contents(told.obs) == [told.info["unreadable"]]
+        assert env.step(reply).reward == -1.0
+        env.reset()
+        assert env.step('{"move": 4}').reward == 1.0
+
+
+def test_of_several_tool_calls_those_before_a_refused_one_count():
+    class Steps:
+        tools = ()
+
+        def reset(self):
+            return "go"
+
+        def step(self, action: CallTool):
+            if action.tool_name == "jump":
+                raise InvalidActionError("too high")
+            reward = {"walk": 1.0, "rest": None}[action.tool_name]
+            return action.tool_name, reward, False, False, {}
+
+    with ew.make(Steps, chat={"nudges": 0}) as env:
+        env.reset()
+        told = env.step(calls(call("walk", id="a"), call("jump", id="b"), call("walk", id="c")))
+        assert contents(told.obs) == ["walk", "not run: too high", "not run: too high"]
+        assert (told.reward, told.done) == (1.0, False)
+        assert env.step(calls(call("rest"), call("walk"))).reward == 1.0  # only the last step has to be scored
+        assert env.step(calls(call("walk"), call("rest"))).reward is None
+        assert env.step(calls(call("jump"))).terminated
+
+
+@pytest.mark.parametrize(
+    ("observation", "told"),
+    [
+        ("How many?", "How many?"),
+        ("Now: How many?\nGo.", "Now: How many?\nGo."),
+        ("Go.", "How many?\n\nGo."),
+        ("", "How many?"),
+    ],
+)
+def test_the_prompt_of_the_task_is_told_once(observation, told):
+    class Asking:
+        tasks = ew.Tasks([{"prompt": "How many?"}])
+
+        def reset(self, *, task):
+            return observation
+
+        def step(self, action: str):
+            return "", 1.0, True, False, {}
+
+    with ew.make(Asking, chat=True) as env:
+        assert contents(env.reset().obs) == [told]
+
+
+def test_a_fork_knows_the_tools_that_were_listed():
+    class Listing:
+        def list(self):
+            return [{"name": "look", "inputSchema": {"type": "object"}}]
+
+    class Listed:
+        tools = Listing()
+
+        def reset(self):
+            return "go"
+
+        def step(self, action: CallTool):
+            return action.tool_name, 0.0, False, False, {}
+
+        def fork(self):
+            return Listed()
+
+    with ew.make(Listed, chat=True) as env:
+        first = env.reset()
+        with env.fork() as fork:
+            assert fork.step(calls(call("look"))).obs.tools == first.obs.tools != []
 
 
 def test_agents_see_messages_of_their_own():
@@ -134,6 +229,7 @@ def test_several_tool_calls_are_steps_in_order_and_end_with_the_episode():
         told = env.step(calls(call("look", '{"shelf": "B"}', "a"), call("lock", "{}", "b"), call("look", "[1]", "c")))
         assert [message["tool_call_id"] for message in told.obs.messages] == ["a", "b", "c"]
         assert "did you mean 'look'?" in contents(told.obs)[1]
+        assert contents(told.obs)[2] == "error: look: the arguments are '[1]', not a JSON object"
         assert told.reward == pytest.approx(-0.2)
         ended = env.step(calls(call("ship", "", "d"), call("look", '{"shelf": "A"}', "e")))
         assert contents(ended.obs) == ["shipped", "not run: the episode is over"]
@@ -164,7 +260,7 @@ def test_forks_snapshots_and_copies_keep_the_conversation_apart():
 
 def test_the_state_counts_the_steps_of_a_conversation():
     with ew.make(WordGame, chat=True) as env:
-        env.reset(task="lemon")
+        env.reset(task=1)
         env.step("melon")
         assert env.state().step_count == 1
         assert env.state().episode_id
@@ -172,7 +268,7 @@ def test_the_state_counts_the_steps_of_a_conversation():
 
 def test_a_vector_of_chats():
     with ew.make_vector(WordGame, 3, chat=True) as vec:
-        vec.reset(task=["crane", "lemon", "night"])
+        vec.reset(task=[0, 1, 2])
         batch = vec.step(["crane", "lemon", "x"])
         assert batch.reward == [1.0, 1.0, 0.0]
 
@@ -184,7 +280,7 @@ def test_the_environment_s_transform_sees_the_environment_s_observations():
 
     with ew.make(WordGame, chat=True) as env:
         env.transform = halved
-        env.reset(task="lemon")
+        env.reset(task=1)
         assert env.step("lemon").reward == 0.5
 
 

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 import httpx
 import pytest
 
+from envweave.envs.coding import CodeAction, CodeObservation, CodeState
 from envweave.envs.echo import EchoEnvironment
 from envweave.envs.lineworld import LineWorldEnv
 from envweave.errors import UnavailableError, UsageError
@@ -162,6 +163,18 @@ def test_openenvs_word_for_the_number_of_sessions_is_understood():
     calls = [("POST", "/sessions", {})] * 3
     assert statuses(EchoEnvironment, *calls, max_concurrent_envs=2) == [201, 201, 503]
     assert statuses(Odd, *calls[:2]) == [201, 503]
+
+
+def test_openenvs_words_for_types_are_understood():
+    async def schema(client):
+        return (await client.get("/schema")).json()
+
+    words = {"action_cls": CodeAction, "observation_cls": CodeObservation, "state_cls": CodeState}
+    found = playing(Odd, schema, **words)
+    assert found == playing(Odd, schema, action_type=CodeAction, observation_type=CodeObservation, state_type=CodeState)
+    assert [found[name]["title"] for name in ("action", "observation", "state")] == [
+        "CodeAction", "CodeObservation", "CodeState",
+    ]  # fmt: skip
 
 
 def test_what_could_not_work_is_refused_at_the_start():

@@ -7,6 +7,7 @@ import pytest
 
 from envweave.errors import TaskNotFoundError, UsageError
 from envweave.tasks import Task, Tasks
+from envweave.tasks.tasks import NEAREST_AMONG
 
 ROWS = [{"id": name, "split": split, "n": n} for n, (name, split) in enumerate(zip("abcde", "xxyxy", strict=True))]
 
@@ -74,6 +75,13 @@ def test_an_unknown_id_suggests_the_nearest_one():
     with pytest.raises(TaskNotFoundError, match="no task 'sort-lst'") as refused:
         Tasks([{"id": "sort-list"}, {"id": "reverse"}])["sort-lst"]
     assert refused.value.hint == "did you mean 'sort-list'?"
+
+
+def test_the_nearest_of_many_ids_is_suggested():
+    many = Tasks({"id": f"{kind}-{number}"} for kind in ("sort", "reverse") for number in range(NEAREST_AMONG))
+    with pytest.raises(TaskNotFoundError) as refused:
+        _ = many["reverse-99x9"]
+    assert refused.value.hint == "did you mean 'reverse-999'?"
 
 
 def test_an_unknown_index_is_refused_with_the_range(tasks):

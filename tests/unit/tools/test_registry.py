@@ -116,6 +116,16 @@ def test_what_a_tool_raises_is_the_cause_of_an_error_with_its_name():
     assert isinstance(caught.value.__cause__, KeyError)
 
 
+def test_a_long_text_of_what_a_tool_raises_is_cut():
+    def shout() -> None:
+        raise ValueError("x" * 1_000_000)
+
+    with pytest.raises(ToolError) as caught:
+        ToolRegistry(shout).call("shout")
+    assert len(caught.value.message) < 10_100
+    assert caught.value.message.endswith("characters left out]")
+
+
 def test_a_tool_that_wants_to_end_the_process_does_not():
     def leave() -> None:
         raise SystemExit(3)

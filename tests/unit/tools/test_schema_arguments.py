@@ -55,13 +55,52 @@ def test_none_is_not_given_where_there_is_no_null():
         },
         required=["f"],
     ).as_function()  # fmt: skip
-    assert call(None, None, None, None, None, None) == {"b": None, "c": None, "d": None, "e": None, "f": None}
+    assert call(None, None, None, None, None, 1) == {"b": None, "c": None, "d": None, "e": None, "f": 1}
+    with pytest.raises(ToolError, match="f: should be of type integer, got None"):
+        call(f=None)
 
 
 def test_names_of_the_schema_are_used_for_what_is_sent():
     call = tool(properties={"file-path": {"type": "string", "description": "where"}, "from": {}}).as_function()
     assert call("x", from_="y") == {"file-path": "x", "from": "y"}
     assert call.__doc__ == "Does it.\n\nArgs:\n    file_path: where"
+
+
+TYPED = {
+    "n": {"type": "integer"}, "x": {"type": "number"}, "t": {"type": ["string", "null"]}, "l": {"type": "array"},
+    "o": {"type": "object"}, "b": {"type": "boolean"}, "c": {"enum": ["x", 1]}, "odd": {"type": "file"}, "any": True,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"n": 3}, {"n": 3.0}, {"x": 3}, {"x": 0.5}, {"t": "a"}, {"t": None}, {"l": [1]}, {"l": (1,)}, {"o": {}},
+        {"b": True}, {"c": 1}, {"odd": 5}, {"any": object}, {"unknown": 5},
+    ],
+)  # fmt: skip
+def test_values_of_the_types_of_the_schema_are_taken(given):
+    assert tool(properties=TYPED).invoke(given) == given
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ({"n": "3"}, "n: should be of type integer, got '3'"),
+        ({"n": 0.5}, "n: should be of type integer, got 0.5"),
+        ({"n": True}, "n: should be of type integer, got True"),
+        ({"x": False}, "x: should be of type number, got False"),
+        ({"t": 5}, "t: should be of type string or null, got 5"),
+        ({"l": "ab"}, "l: should be of type array, got 'ab'"),
+        ({"o": []}, r"o: should be of type object, got \[\]"),
+        ({"b": 1}, "b: should be of type boolean, got 1"),
+        ({"c": "y"}, r"c: should be one of \['x', 1\], got 'y'"),
+    ],
+)
+def test_values_of_other_types_are_refused(given, reason):
+    with pytest.raises(ToolError, match=f"t: {reason}") as refused:
+        tool(properties=TYPED).invoke(given)
+    assert refused.value.kind == "invalid_arguments"
 
 
 def test_others_are_taken_or_refused_as_the_schema_says():

@@ -1,11 +1,15 @@
 """Environments whose actions are calls of tools."""
 
+import asyncio
 import copy
+import json
+import pickle
 import threading
 
 import pytest
 
 import envweave as ew
+from envweave.core.jsonable import to_json
 from envweave.errors import InvalidActionError
 from envweave.tools import CallTool, ToolError
 
@@ -44,6 +48,18 @@ class Desk(ew.ToolEnvironment):
                 return object()
             case "megabytes":
                 return {"text": "x" * 10_000_000}
+            case "long text":
+                return ew.ToolObservation("x" * 10_000_000)
+            case "long failure":
+                raise ValueError("x" * 10_000_000)
+            case "surrogate":
+                return {"file": "\udcff", "number": 1}
+            case "cancelled":
+                raise asyncio.CancelledError
+            case "a look":
+                return ew.ToolObservation("a drawer")
+            case "not scored":
+                return ew.ToolObservation("odd", done=True)
             case "gate":
                 self.gate.wait(60)
                 return "opened"
@@ -55,6 +71,10 @@ class Desk(ew.ToolEnvironment):
 
 class Hasty(Desk):
     tool_timeout = 0.05
+
+
+class Patient(Desk):
+    tool_timeout = 60.0
 
 
 @pytest.fixture
@@ -118,6 +138,20 @@ def test_results_are_bounded_json(env):
     assert "characters left out" in cut
 
 
+@pytest.mark.parametrize("what", ["long text", "long failure", "surrogate"])
+def test_what_a_model_is_told_is_bounded_and_can_be_sent(env, what):
+    seen = call(env, "ask", what=what).obs
+    assert len(json.dumps(to_json(seen)).encode()) < 1300
+    json.dumps(to_json(seen), ensure_ascii=False).encode()
+    if what == "surrogate":
+        assert seen.result == {"file": "?", "number": 1}
+
+
+def test_an_observation_without_a_reward_earns_nothing_and_is_not_scored_if_it_is_the_last(env):
+    assert call(env, "ask", what="a look").reward == 0.0
+    assert call(env, "ask", what="not scored").reward is None
+
+
 def test_a_tool_that_hangs_is_given_up_and_no_other_runs_until_it_has_ended():
     with ew.make(Hasty) as env:
         env.reset()
@@ -126,9 +160,20 @@ def test_a_tool_that_hangs_is_given_up_and_no_other_runs_until_it_has_ended():
         assert (hung.obs.error["error_type"], hung.reward, hung.done) == ("timeout", 0.0, False)
         assert "still runs" in call(env, "put", thing="cup").obs.error["message"]
         thread = env.unwrapped._hung
+        with pytest.raises(ew.EnvError, match="a tool of Hasty still runs"):
+            env.reset()  # it would change the next episode
         gate.set()
         thread.join()
+        assert env.reset().obs.text == "Empty the drawer."
         assert call(env, "put", thing="cup").obs.result == ["pen", "cup"]
+
+
+def test_what_is_no_failure_of_a_tool_is_raised_with_a_timeout_too():
+    for kind in (Desk, Patient):
+        with ew.make(kind) as env:
+            env.reset()
+            with pytest.raises(ew.EnvError, match="CancelledError"):
+                call(env, "ask", what="cancelled")
 
 
 def test_a_copy_calls_its_own_tools():
@@ -139,6 +184,9 @@ def test_a_copy_calls_its_own_tools():
     twin = copy.deepcopy(env)
     twin.step(CallTool("put", {"thing": "cup"}))
     assert (env.drawer, twin.drawer) == (["pen"], ["pen", "cup"])
+    twin = pickle.loads(pickle.dumps(twin))
+    twin.step(CallTool("put", {"thing": "mug"}))
+    assert (env.drawer, twin.drawer) == (["pen"], ["pen", "cup", "mug"])
 
 
 def test_subclasses_add_and_replace_tools():

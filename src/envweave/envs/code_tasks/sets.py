@@ -13,7 +13,7 @@ from envweave.errors import UsageError
 from envweave.tasks import Tasks
 
 TaskSource: TypeAlias = "Tasks | Iterable[Mapping[str, Any]] | str | os.PathLike[str]"
-"""`Tasks`, rows, the path of a JSONL file, or the name of a set that ships."""
+"""`Tasks`, rows, the path of a JSONL or parquet file, or the name of a set that ships."""
 
 SHIPPED = ("programming",)
 """Each is a file in `envs/data`, which code in the sandbox cannot read."""
@@ -27,12 +27,14 @@ def open_tasks(source: TaskSource | None) -> Tasks | None:
         return source
     if isinstance(source, str) and source in SHIPPED:
         return _shipped(source)
-    if isinstance(source, str) and not source.endswith(".jsonl") and not os.path.exists(source):
+    if isinstance(source, str) and not source.endswith((".jsonl", ".parquet")) and not os.path.exists(source):
         near = nearest(source, SHIPPED)
-        hint = f"did you mean {near!r}?" if near else "pass the path of a JSONL file, 'programming', or a list of rows"
+        hint = (
+            f"did you mean {near!r}?" if near else "pass the path of a .jsonl or .parquet file, 'programming', or rows"
+        )
         raise UsageError(f"there are no tasks {source!r:.200}", hint)
     if isinstance(source, str | os.PathLike):
-        return Tasks.from_jsonl(source)
+        return (Tasks.from_parquet if os.fspath(source).endswith(".parquet") else Tasks.from_jsonl)(source)
     if not isinstance(source, Iterable):
         raise UsageError(f"tasks is a {type(source).__name__}", "pass Tasks, a list of rows, or the path of a file")
     return Tasks(source)

@@ -43,7 +43,7 @@ class CodeActEnvironment(CodeEnvironment[CodeAction, CodeObservation]):
     `servers`. `files=True` adds tools for the episode's folder. `modules` are imported beforehand; `limits` bound each
     run, and `sandbox` has options of `envweave.sandbox.Sandbox`.
 
-    `tasks` are `Tasks`, rows, the path of a JSONL file or `"programming"`. An episode with a task ends with a
+    `tasks` are `Tasks`, rows, a `.jsonl` or `.parquet` file or `"programming"`. An episode with a task ends with a
     submission or with its budget, `max_steps` and `max_seconds`. Any other ends only by the transform, as that of
     `MathProblemTransform` at the answer.
     """

@@ -53,8 +53,8 @@ class REPLEnvironment(CodeEnvironment[REPLAction, REPLObservation]):
     `llm_query_fn(prompt)`, `llm_batch_fn(prompts)` and `llm_chat_fn(messages)` answer `llm_query` and `rlm_query`; each
     may also take `model`. Without them, the caller's `hf_token` or the variables of the process select a language
     model (`envweave.lm`). `metric(expected, answer)` scores an answer if the expected one is known. Otherwise the
-    answer is not scored, or earns `reward_on_success` if that is set. `tasks` are `Tasks`, rows or the path of a JSONL
-    file; in an episode with a task, only the answer is scored. The `rlm_…` options bound `rlm_query`. The
+    answer is not scored, or earns `reward_on_success` if that is set. `tasks` are `Tasks`, rows or a `.jsonl` or
+    `.parquet` file; in an episode with a task, only the answer is scored. The `rlm_…` options bound `rlm_query`. The
     default of an option that is None is read from OpenEnv's variables (`REPL_MAX_ITERATIONS`, …).
     """
 

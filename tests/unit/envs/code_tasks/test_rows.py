@@ -1,6 +1,8 @@
 """Rows that cannot be played are refused with the task and the field, and without what may be an answer."""
 
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 import envweave as ew
 from envweave.envs.code_tasks import CodeTask, open_tasks
@@ -77,7 +79,9 @@ def test_a_wrong_row_leaves_the_episode_as_it_was():
 def test_tasks_come_from_a_list_a_file_or_a_set_that_ships(tmp_path):
     path = tmp_path / "tasks.jsonl"
     path.write_text('{"id": "a", "prompt": "1 + 2?", "answer": 3}\n')
-    for source in (str(path), path, [{"id": "a", "prompt": "1 + 2?", "answer": 3}], ew.Tasks.from_jsonl(path)):
+    columns = str(tmp_path / "tasks.parquet")
+    parquet.write_table(pa.Table.from_pylist([{"id": "a", "prompt": "1 + 2?", "answer": 3}]), columns)
+    for source in (str(path), path, columns, [{"id": "a", "prompt": "1 + 2?", "answer": 3}], ew.Tasks.from_jsonl(path)):
         assert open_tasks(source).ids == ("a",)
     assert open_tasks(None) is None
     assert open_tasks("programming").splits.keys() == {"train", "test"}

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -34,7 +35,6 @@ def pytest_configure(config: pytest.Config) -> None:
 
     if not config.pluginmanager.is_registered(plugin):
         config.pluginmanager.register(plugin, "envweave")
-    config.addinivalue_line("markers", "xdist_group(name): tests that run in one process, also where xdist is missing")
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell ignores it in the background, and so would tests
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if getattr(config.option, "numprocesses", None) and not hasattr(config, "workerinput"):
@@ -57,14 +57,9 @@ def _share_engine(config: pytest.Config) -> None:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Where tests run in several processes, those of one file or class run in one: what they share is started once.
-
-    Tests that remove strays of the whole machine are one group. A test has the same name in all processes, so none may
-    contain the address of an object. (xdist reads the markers before `pytest_collection_modifyitems` is called here.)
-    """
+    """A test has the same name in all processes, so none may contain the address of an object."""
     if " at 0x" in item.nodeid:
         raise pytest.UsageError(f"{item.nodeid}: choose `ids` without the address of an object")
-    item.add_marker(pytest.mark.xdist_group(_group(item)))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -72,10 +67,27 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: not any(name in item.nodeid for name in LONG))
 
 
-def _group(item: pytest.Item) -> str:
-    if "gc" in item.name.split("_") or "stray" in item.name or item.path.name == "test_providers.py":
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Where tests run in several processes, those of one file or class run in one: what they share is started once.
+
+    Tests that remove strays of the whole machine are one group. (`--dist loadgroup` groups nothing with pytest 9.2: the
+    scheduler reads groups from the IDs of tests, which xdist 3.8 can no longer change.)
+    """
+    from xdist.scheduler import LoadScopeScheduling
+
+    class GroupScheduling(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return group_of(nodeid)
+
+    return GroupScheduling(config, log) if config.getvalue("dist") == "loadscope" else None
+
+
+def group_of(nodeid: str) -> str:
+    """The name of the group of tests that run in one process."""
+    scope, _, name = nodeid.partition("[")[0].rpartition("::")
+    if "gc" in name.split("_") or "stray" in name or "/test_providers.py" in scope:
         return "strays"
-    return item.nodeid.partition("[")[0].rpartition("::")[0]
+    return scope
 
 
 @pytest.fixture(scope="session")

@@ -6,20 +6,32 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-LONG = (
-    "strays",
+FIRST = (
+    "test_container_faults",
+    "test_openenv_mcp",
+    "test_openenv_client",
     "test_images",
-    "test_container",
-    "TestDocker",
-    "test_plugin",
-    "test_repl.py",
-    "test_docker",
+    "strays",
+    "test_containers",
+    "test_sandboxes.py::TestDocker",
+    "test_original_images",
+    "test_sandbox_docker",
+    "test_docker_provider",
     "test_same_types",
+    "test_plugin",
+    "test_checkers",
+    "test_repl.py",
+    "test_openenv",
 )
-"""Parts of the names of tests that wait for containers and servers."""
+"""Parts of the names of the groups of tests that take longest, in the order in which they begin.
+
+The first of them builds the images of the others, so the second and third do not need any: with two to three processes,
+nobody waits.
+"""
 
 HERE = str(Path(__file__).parent)
 if HERE not in sys.path:
@@ -34,7 +46,6 @@ def pytest_configure(config: pytest.Config) -> None:
 
     if not config.pluginmanager.is_registered(plugin):
         config.pluginmanager.register(plugin, "envweave")
-    config.addinivalue_line("markers", "xdist_group(name): tests that run in one process, also where xdist is missing")
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell ignores it in the background, and so would tests
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if getattr(config.option, "numprocesses", None) and not hasattr(config, "workerinput"):
@@ -57,25 +68,41 @@ def _share_engine(config: pytest.Config) -> None:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Where tests run in several processes, those of one file or class run in one: what they share is started once.
-
-    Tests that remove strays of the whole machine are one group. A test has the same name in all processes, so none may
-    contain the address of an object. (xdist reads the markers before `pytest_collection_modifyitems` is called here.)
-    """
+    """A test has the same name in all processes, so none may contain the address of an object."""
     if " at 0x" in item.nodeid:
         raise pytest.UsageError(f"{item.nodeid}: choose `ids` without the address of an object")
-    item.add_marker(pytest.mark.xdist_group(_group(item)))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Those that take longest begin."""
-    items.sort(key=lambda item: not any(name in item.nodeid for name in LONG))
+    items.sort(key=lambda item: place_of(group_of(item.nodeid)))
 
 
-def _group(item: pytest.Item) -> str:
-    if "gc" in item.name.split("_") or "stray" in item.name or item.path.name == "test_providers.py":
+def place_of(group: str) -> int:
+    return next((place for place, name in enumerate(FIRST) if name in group), len(FIRST))
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Where tests run in several processes, those of one file or class run in one: what they share is started once.
+
+    Tests that remove strays of the whole machine are one group. (`--dist loadgroup` groups nothing with pytest 9.2: the
+    scheduler reads groups from the IDs of tests, which xdist 3.8 can no longer change.)
+    """
+    from xdist.scheduler import LoadScopeScheduling
+
+    class GroupScheduling(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return group_of(nodeid)
+
+    return GroupScheduling(config, log) if config.getvalue("dist") == "loadscope" else None
+
+
+def group_of(nodeid: str) -> str:
+    """The name of the group of tests that run in one process."""
+    scope, _, name = nodeid.partition("[")[0].rpartition("::")
+    if "gc" in name.split("_") or "stray" in name or "/test_providers.py" in scope:
         return "strays"
-    return item.nodeid.partition("[")[0].rpartition("::")[0]
+    return scope
 
 
 @pytest.fixture(scope="session")

@@ -5,15 +5,12 @@ import re
 import shutil
 import subprocess
 import sys
-from importlib.metadata import entry_points
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
 
 BROKEN = Path(__file__).parent / "broken_implementations"
-PLUGIN_OPTION = [] if entry_points(group="pytest11", name="envweave") else ["-p", "envweave.testing.plugin"]
-"""The metadata of a checkout may be older than the plugin."""
 
 CONTRACT, SERVER, FORK = (
     "it_keeps_the_contract",
@@ -94,8 +91,9 @@ def run(folder, *tests):
     """Run tests of broken implementations in a folder. Returns the output, and the failed tests of each class."""
     shutil.copytree(BROKEN, folder, dirs_exist_ok=True)
     path = os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH")]))
-    command = [sys.executable, "-m", "pytest", *PLUGIN_OPTION, "-p", "no:cacheprovider", "--junitxml=report.xml"]
-    env = {**os.environ, "PYTHONPATH": path}
+    plugins = ["-p", "envweave.testing.plugin", "-p", "no:cacheprovider"]  # without others, which load slowly
+    command = [sys.executable, "-m", "pytest", *plugins, "--junitxml=report.xml"]
+    env = {**os.environ, "PYTHONPATH": path, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     done = subprocess.run([*command, *tests], cwd=folder, env=env, capture_output=True, text=True, check=False)
     failed = {}
     for case in ET.parse(folder / "report.xml").iter("testcase"):

@@ -549,12 +549,12 @@ def holdings():
 cycle(0)
 before = holdings()
 with ThreadPoolExecutor(4) as pool:
-    list(pool.map(cycle, range(50)))
+    list(pool.map(cycle, range(20)))
 print("nothing is left" if holdings() == before else f"{before} {holdings()}")
 '''
 
 
-def test_fifty_containers_come_and_go_and_leave_nothing(docker_engine, python_image):
+def test_twenty_containers_come_and_go_and_leave_nothing(docker_engine, python_image):
     with restartable_engine() as own, closing(connect_engine(own.url)) as client:  # where nobody else makes anything
         with closing(connect_engine(docker_engine)) as source:
             client.images.load(b"".join(source.images.get(python_image).save(named=python_image)))

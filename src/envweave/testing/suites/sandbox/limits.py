@@ -23,10 +23,10 @@ class LimitTests(SandboxTests):
         assert hit(make, ENDLESS, cpu=0.4, grace=30) == ("cpu", 0.4)
 
     def test_processor_time_is_counted_for_each_run(self, make: Make) -> None:
-        with make(limits=Limits(cpu=1.5, wall=60)).start() as session:
+        with make(limits=Limits(cpu=0.75, wall=60)).start() as session:
             for _ in range(4):
                 assert session.run(
-                    "import time\nend = time.process_time() + 0.5\nwhile time.process_time() < end: pass"
+                    "import time\nend = time.process_time() + 0.25\nwhile time.process_time() < end: pass"
                 ).success
 
     def test_processor_time_of_children_counts(self, make: Make) -> None:

@@ -1,6 +1,8 @@
 """Rollouts on environments that run code: forks, trees, values, servers."""
 
+import os
 import re
+from pathlib import Path
 
 import pytest
 
@@ -182,3 +184,27 @@ def test_a_hosted_model_plays_and_its_usage_is_counted():
             groups = list(played)
     assert sum(episode.usage.calls for group in groups for episode in group) == 16
     assert "42" in last_output(groups[0].episodes[0])
+
+
+def test_all_environments_of_a_rollout_share_the_server_that_is_started_for_it():
+    before = server_processes()
+    groups, most = [], 0
+    for group in ew.rollout("lineworld", "random", 6, group_size=4, at_once=16, env_options={"backend": "subprocess"}):
+        groups.append(group)
+        most = max(most, len(server_processes() - before))
+    assert [episode.failures for group in groups for episode in group] == [[]] * 24
+    assert most == 1
+    assert server_processes() == before
+
+
+def server_processes():
+    """The servers that this process has started."""
+    found = set()
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            status, command = (path / "stat").read_text(), (path / "cmdline").read_bytes()
+        except OSError:
+            continue
+        if int(status.rpartition(")")[2].split()[1]) == os.getpid() and b"serve" in command:
+            found.add(path.name)
+    return found

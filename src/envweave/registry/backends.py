@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from inspect import signature
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ from envweave.core.suggest import nearest, refuse_unknown
 from envweave.errors import UnavailableError, UsageError
 
 if TYPE_CHECKING:
+    from envweave.client.managed_server import ManagedServer
     from envweave.providers.base import Provider
 
 SERVERS = {
@@ -48,6 +50,30 @@ class ServerFactory:
     def provider(self) -> Provider:
         """One more server, not started yet."""
         return self._provider(self._what, **self._options)  # type: ignore[no-any-return]
+
+
+class SharedServer:
+    """One server for many handles, if their backend needs one. It ends with `release`."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._managed: ManagedServer | None = None
+        self._token = ""
+
+    def of(self, factory: ServerFactory) -> tuple[ManagedServer, str]:
+        """The server and its token. The first call makes the server, which starts with the first connection."""
+        with self._lock:
+            if self._managed is None:
+                self._managed = load("envweave.client.managed_server:ManagedServer", extra="client")(factory.provider())
+                self._token = factory.token
+                self._managed.acquire()  # it stays while there are no handles
+            return self._managed, self._token
+
+    async def release(self) -> None:
+        with self._lock:
+            managed, self._managed = self._managed, None
+        if managed is not None:
+            await managed.release()
 
 
 def chosen_backend(spec: EnvSpec, backend: str, local: tuple[str, ...]) -> str:

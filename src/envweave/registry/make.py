@@ -20,7 +20,7 @@ from envweave.core.spec import EnvSpec
 from envweave.errors import UnavailableError, UsageError
 from envweave.plan import EnvPlan, adapt
 from envweave.registry import resolvers
-from envweave.registry.backends import chosen_backend, server_for
+from envweave.registry.backends import SharedServer, chosen_backend, server_for
 from envweave.registry.resolvers.local import LOCAL
 
 if TYPE_CHECKING:
@@ -225,6 +225,7 @@ def _prepare(
     instance_id: str | None = None,
     docker_image: str | None = None,
     provider_options: Mapping[str, Any] | None = None,
+    servers: SharedServer | None = None,
     **kwargs: Any,
 ) -> EnvHandle[Any, Any, Any, Any]:
     if is_instance(id):
@@ -242,7 +243,7 @@ def _prepare(
     options = connection_options(found, kwargs, talk)
     target: Any = found.url
     if server is not None:
-        target, options["token"] = server.provider(), server.token
+        target, options["token"] = (server.provider(), server.token) if servers is None else servers.of(server)
     client: Callable[..., EnvClient[Any, Any, Any]] = load("envweave.client.env_client:EnvClient", extra="client")
     return client(
         target,

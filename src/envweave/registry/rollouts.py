@@ -20,7 +20,8 @@ from envweave.errors import UnsupportedError, UsageError
 from envweave.plan import adapt
 from envweave.record import Recorder
 from envweave.record.header import header_of
-from envweave.registry.make import RecordTarget, prepare, spec
+from envweave.registry.backends import SharedServer
+from envweave.registry.make import RecordTarget, is_instance, prepare, spec
 from envweave.registry.recording import made_header, open_recorder
 from envweave.rollouts.attempts import Plan, Start
 from envweave.rollouts.episodes import Episode
@@ -153,6 +154,7 @@ class EnvFactory:
             raise UsageError("env_options for a handle that is open already", "pass its ID instead")
         self._env = env
         self._options = {**options, "chat": True} if chat else options
+        self._servers = SharedServer()
 
     def records(self, record: RecordTarget) -> EpisodeRecords:
         """What writes the episodes. Raises `RecordError` if the folder cannot be written."""
@@ -174,9 +176,14 @@ class EnvFactory:
             made = await made
         return await (made if isinstance(made, AsyncEnvHandle) else made.aio).__aenter__()
 
+    async def close(self) -> None:
+        """Stop the server, if one was started for the environments."""
+        await self._servers.release()
+
     def _make(self) -> Any:
         if not inspect.isroutine(self._env) and not isinstance(self._env, partial):
-            return prepare(self._env, **self._options)
+            options = self._options if is_instance(self._env) else {**self._options, "servers": self._servers}
+            return prepare(self._env, **options)
         made = self._env()
         is_handle = isinstance(made, EnvHandle | AsyncEnvHandle) or inspect.isawaitable(made)
         return made if is_handle else adapt(made, **self._options)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 from envweave.core.handle import AsyncEnvHandle
 from envweave.errors import CapacityError, ClosedError, EnvWeaveError, UnsupportedError
@@ -13,7 +13,17 @@ from envweave.rollouts.episodes import Failure
 T = TypeVar("T")
 
 Env: TypeAlias = AsyncEnvHandle[Any, Any, Any, Any]
-OpenEnv: TypeAlias = Callable[[], Awaitable[Env]]
+
+
+class OpenEnv(Protocol):
+    """Opens environments, all alike."""
+
+    async def __call__(self) -> Env:
+        """One more."""
+
+    async def close(self) -> None:
+        """Stop what was started for them."""
+
 
 CLOSE_TIMEOUT_S = 10.0
 
@@ -115,6 +125,8 @@ class EnvPool:
         self._idle.clear()
         while self._closings:
             await asyncio.gather(*self._closings)
+        if self._open_env is not None:
+            await self._open_env.close()
 
     async def _close_env(self, env: Env) -> None:
         try:

@@ -12,6 +12,7 @@ from websockets.sync.client import connect
 
 from envweave.testing.serving import running_server
 
+pytestmark = pytest.mark.timeout(400)  # processes import all of OpenEnv, which takes long where others work
 SCRIPTS = Path(__file__).parent / "openenv_client"
 PARTS = {
     "echo": ("echo_sync", "echo_async", "echo_together"),
@@ -25,7 +26,7 @@ def play(*parts, path=None):
     """Run the script with an OpenEnv from the path, or with the one that is installed."""
     env = {**os.environ, "PYTHONPATH": str(path)} if path else None
     command = [sys.executable, str(SCRIPTS / "play.py"), *parts]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=env, timeout=100)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=env, timeout=300)
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(done.stdout)
 

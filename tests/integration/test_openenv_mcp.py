@@ -14,6 +14,7 @@ import pytest
 import envweave as ew
 from envweave.testing.serving import running_server
 
+pytestmark = pytest.mark.timeout(400)  # processes import all of OpenEnv, which takes long where others work
 SCRIPTS = Path(__file__).parent / "openenv_client"
 OURS = ("tools", "served", "processes")
 """`create_app(Toolroom, CallToolAction, CallToolObservation)`, and `envweave serve`, in threads and in processes."""
@@ -47,7 +48,7 @@ def urls():
 def play(parts):
     """Run the script in a process: what it saw, by part."""
     command = [sys.executable, "-W", "ignore", str(SCRIPTS / "toolplay.py"), *(f"{k}={v}" for k, v in parts.items())]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100, cwd=SCRIPTS)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300, cwd=SCRIPTS)
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(done.stdout)
 

@@ -164,3 +164,28 @@ def test_branches_are_checked():
     for at, width in (((1, 2), (2,)), ((), ()), ((2, 1), (2, 2)), ((-1,), (2,)), ((1,), (0,)), ((1.5,), (2,))):
         with pytest.raises(UsageError):
             Branch(at=at, width=width)
+
+
+def test_tree_grpo_by_hand_for_two_trees_with_a_failed_leaf():
+    first, second = Turn(None, 0), Turn(None, 0)
+    leaves = [
+        episode(1.0, 0, [first, Turn(None, 1)], tree=0),
+        episode(0.0, 1, [first, Turn(None, 1)], tree=0),
+        episode(None, 2, [first, Turn(None, 1)], tree=0, end="infra_error"),
+        episode(0.0, 3, [second, Turn(None, 1)], tree=1),
+        episode(0.0, 4, [second, Turn(None, 1)], tree=1),
+    ]
+    found = Group(0, None, 0, leaves).advantages("tree-grpo")
+    within, over = math.sqrt(0.5) + 1e-4, 0.5 + 1e-4  # deviations of (1, 0) and of (1, 0, 0, 0)
+    win, loss, other = 0.5 / within + 0.75 / over, -0.5 / within - 0.25 / over, -0.25 / over
+    assert found[0] == pytest.approx([(win + loss) / 2, win])
+    assert found[1] == pytest.approx([(win + loss) / 2, loss])
+    assert found[2] == [None, None]
+    assert found[3] == found[4] == pytest.approx([other, other])
+
+
+def test_a_turn_that_leaves_share_has_the_mean_of_their_advantages_with_kinds_that_are_not_for_trees():
+    samples = tree((1.0, 0.0, 0.0, 1.0)).samples("mean")
+    assert samples[0].advantages == [0, 0.0, 0, 0.0, 0, 0.0, 0, 0.5]
+    assert samples[1].advantages[-1] == -0.5
+    assert [sum(sample.mask) for sample in samples] == [4, 1, 2, 1]

@@ -130,7 +130,7 @@ def test_a_rollout_may_be_cancelled_at_every_await(steps, options):
 
 def test_a_second_cancellation_does_not_keep_environments_open(steps):
     async def main():
-        played = ew.aio.rollout(steps, one, 50, group_size=2)
+        played = ew.aio.rollout(steps, one, 50, group_size=2, at_once=2)
         await anext(played)
         closing = asyncio.ensure_future(played.aclose())
         await asyncio.sleep(0)

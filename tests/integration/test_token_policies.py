@@ -146,7 +146,7 @@ def test_the_model_is_not_trained_while_it_draws_and_each_draw_has_its_version(m
 def test_a_prompt_beyond_the_context_ends_the_episode_by_name(tokenizer):
     model = tiny_model(tokenizer, context=150)
     policy = TokenPolicy(TransformersSampler(model), tokenizer, max_tokens=40)
-    (group,) = ew.rollout(WORDS, policy, ["sugar"], group_size=2)
+    (group,) = ew.rollout(WORDS, policy, [4], group_size=2)
     assert {episode.end for episode in group} == {"context_overflow"}
     assert [episode.reward for episode in group] == [0.0, 0.0]
     with pytest.raises(ContextOverflowError, match="200 tokens, the context of the model 150"):
@@ -164,7 +164,7 @@ def test_a_model_that_fails_fails_the_attempts_and_the_next_draw_works(model, to
         return generate(**options)
 
     model.generate = failing
-    rollout = ew.rollout(WORDS, TokenPolicy(sampler, tokenizer, max_tokens=4), ["sugar"], group_size=3, max_turns=2)
+    rollout = ew.rollout(WORDS, TokenPolicy(sampler, tokenizer, max_tokens=4), [4], group_size=3, max_turns=2)
     (group,) = rollout
     assert [episode.reward for episode in group] == [0.0] * 3
     assert {failure.message for episode in group for failure in episode.failures} == {"RuntimeError: out of memory"}

@@ -35,7 +35,7 @@ def main(url: str, model: str, env: str) -> None:
     trainer.forward_backward(data, "importance_sampling").result()
     trainer.optim_step(tinker.AdamParams(learning_rate=1e-2)).result()
     sampler.update(trainer.save_weights_and_get_sampling_client().result(), 1)
-    (group,) = ew.rollout(env, policy, ["sugar"], group_size=2, max_turns=2)
+    (group,) = ew.rollout(env, policy, [4], group_size=2, max_turns=2)
     after = [paid(sample) for episode in group for sample in episode.samples()]
     found |= {
         "versions_after_training": sorted({version for episode in group for version in episode.versions}),

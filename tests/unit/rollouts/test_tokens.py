@@ -216,7 +216,7 @@ def test_samples_of_an_episode_are_one_sequence_where_prompts_continue():
     tokenizer = tiny_tokenizer()
     policy = TokenPolicy(Says(tokenizer, ["crane", "lemon", "night", "piano"] * 2), tokenizer)
     env = "pkg://envweave.examples.word_game:WordGame"
-    (group,) = ew.rollout(env, policy, ["sugar"], group_size=2, max_turns=4, at_once=1)
+    (group,) = ew.rollout(env, policy, [4], group_size=2, max_turns=4, at_once=1)
     for episode in group:
         (sample,) = episode.samples()
         drawn = [token for turn in episode.turns for token in turn.reply.token_ids]

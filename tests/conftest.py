@@ -82,6 +82,7 @@ def place_of(group: str) -> int:
     return next((place for place, name in enumerate(FIRST) if name in group), len(FIRST))
 
 
+@pytest.hookimpl(optionalhook=True)  # where xdist is installed
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Where tests run in several processes, those of one file or class run in one: what they share is started once.
 

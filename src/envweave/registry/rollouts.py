@@ -28,7 +28,7 @@ from envweave.rollouts.episodes import Episode
 from envweave.rollouts.iterator import AsyncRollout, Rollout
 from envweave.rollouts.limits import Limits
 from envweave.rollouts.live import Rules
-from envweave.rollouts.policies import policies_of
+from envweave.rollouts.policies import policies_of, policy_name
 from envweave.rollouts.records import EpisodeRecords, has_record, recorded_episodes
 from envweave.rollouts.scheduler import Scheduler
 from envweave.rollouts.trees import Branch
@@ -139,7 +139,7 @@ def prepared(
         resumed = recorded_episodes(record) if has_record(record) else {}
 
     def scheduler() -> Scheduler:
-        records = None if record is None else source.records(record)
+        records = None if record is None else source.records(record, policy)
         return Scheduler(source, rules, order.starts, plan, records, resumed)
 
     return scheduler
@@ -156,7 +156,7 @@ class EnvFactory:
         self._options = {**options, "chat": True} if chat else options
         self._servers = SharedServer()
 
-    def records(self, record: RecordTarget) -> EpisodeRecords:
+    def records(self, record: RecordTarget, policy: Any) -> EpisodeRecords:
         """What writes the episodes. Raises `RecordError` if the folder cannot be written."""
         recorder, owned = open_recorder(record, self._options)
         if self.is_shared:
@@ -165,7 +165,7 @@ class EnvFactory:
         else:
             is_named = isinstance(self._env, str | PathLike | EnvSpec | type)
             header = made_header(self._env, spec(self._env) if is_named else None, self._options)
-        return EpisodeRecords(recorder, header, owned=owned)
+        return EpisodeRecords(recorder, {**header, "policy": {"name": policy_name(policy)}}, owned=owned)
 
     async def __call__(self) -> AsyncEnvHandle[Any, Any, Any, Any]:
         """Open one, in a thread. If the caller is cancelled, nothing stays open."""

@@ -139,6 +139,16 @@ def policy_of(policy: Any) -> Policy | FunctionPolicy:
     return CallablePolicy(policy) if _is_async(policy) and not _takes_two(policy) else FunctionPolicy(policy)
 
 
+def policy_name(policy: Any) -> str:
+    """What a record calls a policy: the name of its model, or else of its function or class."""
+    if isinstance(policy, Mapping):
+        return ", ".join(f"{agent}: {policy_name(one)}" for agent, one in policy.items())
+    model = policy.model if isinstance(policy, ModelPolicy) else policy
+    if isinstance(model, LanguageModel):
+        return model.model
+    return policy if isinstance(policy, str) else getattr(policy, "__qualname__", None) or type(policy).__name__
+
+
 def as_reply(said: Any) -> Reply:
     """The reply that a policy's answer is: a `Reply`, a text, a message."""
     if isinstance(said, Reply):

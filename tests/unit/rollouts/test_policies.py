@@ -5,11 +5,12 @@ import asyncio
 import pytest
 
 from envweave.errors import InvalidReplyError, UsageError
+from envweave.lm import LanguageModel
 from envweave.lm.messages import Message
 from envweave.lm.reply import Reply
 from envweave.requests import NeedAction
-from envweave.rollouts import Conversation, RandomPolicy, ScriptedPolicy
-from envweave.rollouts.policies import CallablePolicy, FunctionPolicy, policies_of, policy_of
+from envweave.rollouts import Conversation, ModelPolicy, RandomPolicy, ScriptedPolicy
+from envweave.rollouts.policies import CallablePolicy, FunctionPolicy, policies_of, policy_name, policy_of
 
 HELLO = Conversation(messages=[{"role": "user", "content": "hello"}])
 
@@ -104,3 +105,10 @@ def test_a_copied_conversation_does_not_change_with_its_original():
     twin = first.copy()
     first.say(Reply(Message("assistant", "b")))
     assert (len(first.messages), len(twin.messages), len(twin.new)) == (2, 1, 1)
+
+
+def test_a_policy_is_named_by_its_model_its_function_or_its_class():
+    with LanguageModel("small-7b", base_url="http://127.0.0.1:9/v1", api_key="secret") as model:
+        named = {"alice": model, "bob": ModelPolicy(model, version=3), "carol": shouting, "dave": Sync()}
+        assert policy_name(named) == "alice: small-7b, bob: small-7b, carol: shouting, dave: Sync"
+    assert policy_name("random") == "random"

@@ -58,6 +58,7 @@ def test_episodes_of_a_rollout_have_replies_tokens_rewards_and_versions(tmp_path
     assert events[3]["rewards"] == {"form": 0.25, "content": 0.25}
     assert (events[-1]["return"], events[-1]["reason"]) == ({"agent": 1.5}, "terminated")
     assert events[-1]["usage"]["prompt_tokens"] == 9
+    assert record[0].header["policy"] == {"name": "Model"}
 
 
 def test_failures_are_recorded_by_name_and_played_again(tmp_path):

@@ -2,8 +2,8 @@
 
     python -m envweave.examples.train_codefix_pg --target-success-rate 0.95
 
-Expected with any seed: at least 0.95 of held-out problems solved, after about 20,000 episodes. The problems of the test
-split have combinations of words that training never shows.
+Four of the seeds 0 to 4 solved at least 0.95 of the held-out problems after 20,000 to 26,000 episodes, in 36 to 46 s on
+two cores; seed 2 stayed at 0.93. Problems of the test split have combinations of words that training never shows.
 Writes runs/codefix/<utc>/{config.json, metrics.jsonl, metrics.png, summary.json, checkpoint.pt}.
 
 With `--backend docker` the environments run in containers of the image that `envweave build codefix` builds, or of

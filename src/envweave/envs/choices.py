@@ -1,4 +1,4 @@
-"""Questions with four options: their types, how they are shown, and how a letter is read from a reply."""
+"""Questions with four options: their types, the environment that asks them, and how a letter is read from a reply."""
 
 from __future__ import annotations
 
@@ -7,7 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+from envweave.core.environment import Environment
+from envweave.core.task import Task
 from envweave.errors import InvalidActionError
+from envweave.lm.messages import Message
+from envweave.tasks.tasks import Tasks
 from envweave.types import Action, Observation
 
 Letter: TypeAlias = Literal["A", "B", "C", "D"]
@@ -33,6 +37,30 @@ class ChoiceQuestion(Observation):
 
     prompt: str = ""
     options: list[str] = field(default_factory=list)
+
+
+class ChoiceEnv(Environment[Choice, ChoiceQuestion]):
+    """One question, one choice; the right one earns 1. Subclasses set `tasks`: `prompt`, `options` and `answer`."""
+
+    tasks: Tasks
+    _task: Task
+
+    def reset(self, *, task: Task, seed: int | None = None) -> ChoiceQuestion:
+        self._task = task
+        return ChoiceQuestion(task.prompt, task["options"])
+
+    def step(self, action: Choice) -> ChoiceQuestion:
+        return ChoiceQuestion(reward=float(action.choice == self._task["answer"]), done=True)
+
+    def to_messages(self, observation: ChoiceQuestion) -> str | list[str]:
+        return [] if observation.done else question_text(observation.prompt, observation.options)
+
+    def read_reply(self, message: Message) -> Choice:
+        return read_choice(message.content if isinstance(message.content, str) else "")
+
+    def gold(self) -> Choice:
+        """The right answer to the question of this episode."""
+        return Choice(self._task["answer"])
 
 
 def question_text(question: str, options: Sequence[str]) -> str:

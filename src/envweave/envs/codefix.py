@@ -7,12 +7,10 @@ from functools import lru_cache
 from random import Random
 from typing import Any
 
-from envweave.core.environment import Environment
 from envweave.core.task import Task
-from envweave.envs.choices import INSTRUCTIONS, LETTERS, Choice, ChoiceQuestion, question_text, read_choice
+from envweave.envs.choices import INSTRUCTIONS, LETTERS, ChoiceEnv
 from envweave.envs.datasets import limited
 from envweave.errors import UsageError
-from envweave.lm.messages import Message
 from envweave.tasks.tasks import Tasks
 
 PHRASES = {
@@ -41,7 +39,7 @@ SPLITS = {"train": 20_000, "test": 2_000}
 """The number of problems of each split."""
 
 
-class CodeFixEnv(Environment[Choice, ChoiceQuestion]):
+class CodeFixEnv(ChoiceEnv):
     """Choose the operator that repairs a function. The right one earns 1.
 
     The description is paraphrased, names and numbers are random, and so are the order of the operators and which wrong
@@ -63,26 +61,6 @@ class CodeFixEnv(Environment[Choice, ChoiceQuestion]):
             self.tasks = limited(Tasks.from_jsonl(dataset_path, split=split), seed=seed, max_examples=max_examples)
         else:
             self.tasks = limited(codefix_tasks(split), seed=seed, max_examples=max_examples)
-        self._task: Task | None = None
-
-    def reset(self, *, task: Task, seed: int | None = None) -> ChoiceQuestion:
-        self._task = task
-        return ChoiceQuestion(task.prompt, task["options"])
-
-    def step(self, action: Choice) -> ChoiceQuestion:
-        assert self._task is not None  # the handle resets first
-        return ChoiceQuestion(reward=float(action.choice == self._task["answer"]), done=True)
-
-    def to_messages(self, observation: ChoiceQuestion) -> str | list[str]:
-        return [] if observation.done else question_text(observation.prompt, observation.options)
-
-    def read_reply(self, message: Message) -> Choice:
-        return read_choice(message.content if isinstance(message.content, str) else "")
-
-    def gold(self) -> Choice:
-        """The right answer to the problem of this episode."""
-        assert self._task is not None
-        return Choice(self._task["answer"])
 
 
 @lru_cache(maxsize=4)

@@ -107,7 +107,7 @@ def member(seen: Any, name: str) -> Any:
     return seen[name] if isinstance(seen, dict) else getattr(seen, name)  # from a server, plain data
 
 
-class Policy:
+class OptionPolicy:
     """Draws options. `greedy` takes the best one.
 
     The draws for a problem depend on the seed, the update and how often the problem was shown, and not on which episode
@@ -146,7 +146,7 @@ class Run:
     options: argparse.Namespace
     network: Network
     optimizer: torch.optim.Optimizer
-    policy: Policy
+    policy: OptionPolicy
     since: float  # when it would have begun, had it never been interrupted
     episodes: int = 0
     failed: int = 0
@@ -258,7 +258,7 @@ def begin(options: argparse.Namespace) -> Run:
     torch.manual_seed(options.seed)
     network = Network()
     optimizer = torch.optim.AdamW(network.parameters(), lr=options.lr, weight_decay=0.01)
-    policy = Policy(network, options.seed, options.temperature)
+    policy = OptionPolicy(network, options.seed, options.temperature)
     run = Run(runs.new_folder(options, "codefix"), options, network, optimizer, policy, time.monotonic())
     save(run)
     return run
@@ -282,7 +282,7 @@ def resume(options: argparse.Namespace) -> Run:
     """The run as its checkpoint left it; metrics written after the checkpoint are cut off."""
     network = Network()
     optimizer = torch.optim.AdamW(network.parameters(), lr=options.lr, weight_decay=0.01)
-    policy = Policy(network, options.seed, options.temperature)
+    policy = OptionPolicy(network, options.seed, options.temperature)
     try:
         state = torch.load(options.resume / "checkpoint.pt", weights_only=True)
         network.load_state_dict(state["network"])

@@ -23,7 +23,7 @@ from envweave.record.header import header_of
 from envweave.registry.backends import SharedServer
 from envweave.registry.make import RecordTarget, is_instance, prepare, spec
 from envweave.registry.recording import made_header, open_recorder
-from envweave.rollouts.attempts import Plan, Start
+from envweave.rollouts.attempts import RolloutPlan, Start
 from envweave.rollouts.episodes import Episode
 from envweave.rollouts.iterator import AsyncRollout, Rollout
 from envweave.rollouts.limits import Limits
@@ -120,7 +120,7 @@ def prepared(
     if start not in ("reset", "fork"):
         raise UsageError(f"start is {start!r}", "'reset', or 'fork' to fork all members of a group from one reset")
     source = EnvFactory(env, dict(env_options or {}), chat=not rules.is_plain)
-    plan = Plan(
+    plan = RolloutPlan(
         group_size=size,
         at_once=1 if source.is_shared else at_once,
         fork=start == "fork",

@@ -33,7 +33,7 @@ class Start:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class RolloutPlan:
     """What a rollout does."""
 
     group_size: int
@@ -63,7 +63,7 @@ class Members:
 
 
 @dataclass(slots=True)
-class Attempt:
+class MemberAttempt:
     """One attempt of a member; in a tree, of all its leaves."""
 
     members: Members
@@ -78,7 +78,7 @@ class Attempt:
 class Attempts:
     """Plays each member until an attempt succeeds or the retries are used up."""
 
-    plan: Plan
+    plan: RolloutPlan
     rules: Rules
     pool: EnvPool
     slots: Slots
@@ -96,7 +96,7 @@ class Attempts:
                 if not has_slot:
                     await self.slots.acquire(members.group.number)
                     has_slot = True
-                attempt = Attempt(members, count, began)
+                attempt = MemberAttempt(members, count, began)
                 episode = self._episode(members, number, count, started)
                 episode.failures = failures
                 await self._attempt(attempt, episode)
@@ -128,7 +128,7 @@ class Attempts:
             unfinished_reward=self.plan.unfinished_reward,
         )
 
-    async def _attempt(self, attempt: Attempt, episode: Episode) -> None:
+    async def _attempt(self, attempt: MemberAttempt, episode: Episode) -> None:
         """Play from the beginning; with a tree, along its first path."""
         live: LiveEpisode | None = None
         begun = time.perf_counter()
@@ -145,7 +145,7 @@ class Attempts:
                 self.records.end(self.records.begin(episode, attempt.members.start.reset), episode)
             self._end(attempt, episode, live, begun)
 
-    async def _path(self, attempt: Attempt, live: LiveEpisode, depth: int, begun: float) -> None:
+    async def _path(self, attempt: MemberAttempt, live: LiveEpisode, depth: int, begun: float) -> None:
         """Play to the end; at each place of the tree, start the branches that leave there."""
         tree = self.plan.tree
         for place in range(depth, len(tree.at) if tree is not None else 0):
@@ -176,7 +176,7 @@ class Attempts:
                 branch.log = live.log.fork(sample=branch.episode.number)
         return branches
 
-    async def _branch(self, attempt: Attempt, live: LiveEpisode, depth: int, used: float) -> None:
+    async def _branch(self, attempt: MemberAttempt, live: LiveEpisode, depth: int, used: float) -> None:
         """Play a branch when there is a slot. `used` are the seconds of its attempt so far."""
         forked, inherited = time.perf_counter(), live.episode.reset_seconds
         await self.slots.acquire(attempt.members.group.number)
@@ -257,7 +257,7 @@ class Attempts:
     # The end.
 
     def _end(
-        self, attempt: Attempt, episode: Episode, live: LiveEpisode | None, begun: float, inherited: float = 0.0
+        self, attempt: MemberAttempt, episode: Episode, live: LiveEpisode | None, begun: float, inherited: float = 0.0
     ) -> None:
         """Count an episode that ended, and use its environment again unless something is wrong with it."""
         now = time.perf_counter()

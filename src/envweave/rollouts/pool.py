@@ -15,7 +15,7 @@ T = TypeVar("T")
 Env: TypeAlias = AsyncEnvHandle[Any, Any, Any, Any]
 
 
-class OpenEnv(Protocol):
+class EnvOpener(Protocol):
     """Opens environments, all alike."""
 
     async def __call__(self) -> Env:
@@ -34,7 +34,7 @@ class EnvPool:
     With `waits`, an environment or fork that a limit refuses is asked for again when another one has been closed.
     """
 
-    def __init__(self, open_env: OpenEnv | None = None, *, owns_envs: bool = True, waits: bool = True) -> None:
+    def __init__(self, open_env: EnvOpener | None = None, *, owns_envs: bool = True, waits: bool = True) -> None:
         self.failures: list[Failure] = []
         """Of environments that could not be closed."""
         self._open_env = open_env

@@ -9,11 +9,11 @@ from typing import Any, TypeAlias
 
 from envweave.core.handle import AsyncEnvHandle
 from envweave.errors import EnvWeaveError, RolloutError, UsageError
-from envweave.rollouts.attempts import Attempts, Members, Plan, Start
+from envweave.rollouts.attempts import Attempts, Members, RolloutPlan, Start
 from envweave.rollouts.episodes import Episode, Failure
 from envweave.rollouts.groups import Group
 from envweave.rollouts.live import LiveEpisode, Rules
-from envweave.rollouts.pool import EnvPool, OpenEnv
+from envweave.rollouts.pool import EnvOpener, EnvPool
 from envweave.rollouts.records import EpisodeRecords
 from envweave.rollouts.slots import Slots
 from envweave.rollouts.summary import Summary
@@ -27,10 +27,10 @@ class Scheduler:
 
     def __init__(
         self,
-        open_env: OpenEnv,
+        open_env: EnvOpener,
         rules: Rules,
         find_starts: FindStarts,
-        plan: Plan,
+        plan: RolloutPlan,
         records: EpisodeRecords | None = None,
         resumed: Mapping[tuple[int, int], Episode] | None = None,
     ) -> None:

@@ -14,17 +14,15 @@ from functools import lru_cache
 from random import Random
 from typing import Any
 
-from envweave.core.environment import Environment
 from envweave.core.task import Task
-from envweave.envs.choices import INSTRUCTIONS, LETTERS, Choice, ChoiceQuestion, question_text, read_choice
+from envweave.envs.choices import INSTRUCTIONS, LETTERS, ChoiceEnv
 from envweave.envs.datasets import located
 from envweave.envs.gsm8k.problems import gsm8k_tasks
 from envweave.errors import UsageError
-from envweave.lm.messages import Message
 from envweave.tasks.tasks import Tasks
 
 
-class GSM8KMCQEnv(Environment[Choice, ChoiceQuestion]):
+class GSM8KMCQEnv(ChoiceEnv):
     """One question with four options, one choice. The right one earns 1."""
 
     system_prompt = f"Solve the problem. {INSTRUCTIONS}"
@@ -42,26 +40,6 @@ class GSM8KMCQEnv(Environment[Choice, ChoiceQuestion]):
             raise UsageError(f"max_examples is {max_examples!r}", "use a number from 4: a set has four problems")
         whole_sets = None if max_examples is None else max_examples // 4 * 4
         self.tasks = choice_tasks(located(dataset_path), split, seed)[:whole_sets]
-        self._task: Task | None = None
-
-    def reset(self, *, task: Task, seed: int | None = None) -> ChoiceQuestion:
-        self._task = task
-        return ChoiceQuestion(task.prompt, task["options"])
-
-    def step(self, action: Choice) -> ChoiceQuestion:
-        assert self._task is not None  # the handle resets first
-        return ChoiceQuestion(reward=float(action.choice == self._task["answer"]), done=True)
-
-    def to_messages(self, observation: ChoiceQuestion) -> str | list[str]:
-        return [] if observation.done else question_text(observation.prompt, observation.options)
-
-    def read_reply(self, message: Message) -> Choice:
-        return read_choice(message.content if isinstance(message.content, str) else "")
-
-    def gold(self) -> Choice:
-        """The right answer to the question of this episode."""
-        assert self._task is not None
-        return Choice(self._task["answer"])
 
 
 @lru_cache(maxsize=8)
